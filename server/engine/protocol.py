@@ -1,0 +1,255 @@
+"""What the server process and the engine process say to each other over their socketpair.
+
+Each frame is a 4-byte big-endian length and one msgpack array (msgspec, tagged by its first item).
+The server sends commands, the engine reports; one `Stepped` frame a step carries the news of
+all runs. Values only: neither side's state is in here.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+LENGTH = struct.Struct(">I")
+
+
+class Message(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Base of everything that travels; the class name is the tag."""
+
+
+# ---- server to engine -------------------------------------------------------------------------
+
+
+class Configure(Message, frozen=True, tag=True, array_like=True):
+    """The first frame. Zero means: choose."""
+
+    model: str  # path of the GGUF file
+    n_ctx: int = 0  # window of one sequence, tokens; 0: min(trained length, what the cells allow)
+    n_cells: int = 0  # KV cells over all sequences
+    n_seq_max: int = 8
+    n_ubatch: int = 512
+    n_threads: int = 0
+    n_gpu_layers: int = -1  # -1: all that fit where the build can offload, else none
+    kv_type: str = "f16"  # f16 | q8_0
+    flash_attn: str = "auto"  # auto | on | off
+    target_gap_ms: float = 0.0  # inter-token target that sizes prefill chunks; 0: choose
+
+
+class Sampling(msgspec.Struct, array_like=True, frozen=True):
+    """How the next token is drawn. Resolved and range-checked by the server."""
+
+    seed: int  # 0 .. 2**64-1
+    temperature: float = 0.8  # 0: the most likely token
+    top_k: int = 40  # 0: off
+    top_p: float = 0.95  # 1: off
+    min_p: float = 0.05  # 0: off
+    repeat_penalty: float = 1.0  # 1: off; over the last repeat_last_n tokens, prompt included
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    stop: list[str] = []
+    max_tokens: int = 0  # 0: up to the window
+    ignore_eos: bool = False
+    logprobs: int = -1  # -1: none; n: the drawn token's and the n most likely ones'
+
+
+class Submit(Message, frozen=True, tag=True, array_like=True):
+    """A run to generate. `emitted` are the ids already logged (a run that goes on)."""
+
+    run: str
+    prompt: list[int]
+    sampling: Sampling
+    emitted: list[int] = []
+    owner: str = "local"
+    interactive: bool = True  # False: batch class
+    exact: bool = False
+
+
+class Cancel(Message, frozen=True, tag=True, array_like=True):
+    """Acts within a step. Answered by an Output with finish.reason "cancelled", unless over."""
+
+    run: str
+
+
+class ChatMessage(msgspec.Struct, array_like=True, frozen=True):
+    role: str
+    text: str
+    tokens: list[int] | None = None
+    """Ids of `text` as generated, used instead of tokenising it again."""
+
+
+class Render(Message, frozen=True, tag=True, array_like=True):
+    """Messages to prompt tokens through the model's chat template. Answered by Rendered."""
+
+    id: int
+    messages: list[ChatMessage]
+    add_generation_prompt: bool = True
+
+
+class Tokenize(Message, frozen=True, tag=True, array_like=True):
+    """Plain text to tokens, special tokens as text. Answered by Rendered."""
+
+    id: int
+    text: str
+
+
+class Shutdown(Message, frozen=True, tag=True, array_like=True):
+    """Stop at the next step boundary and exit."""
+
+
+Command = Configure | Submit | Cancel | Render | Tokenize | Shutdown
+
+
+# ---- engine to server -------------------------------------------------------------------------
+
+
+class TextReady(Message, frozen=True, tag=True, array_like=True):
+    """The vocabulary is loaded: Render and Tokenize are answered from now on."""
+
+    name: str  # general.name of the file, or its stem
+    vocab_hash: str
+    template_hash: str
+    has_template: bool
+    n_vocab: int
+    n_ctx_train: int
+
+
+class LoadProgress(Message, frozen=True, tag=True, array_like=True):
+    done: float  # 0..1
+
+
+class Ready(Message, frozen=True, tag=True, array_like=True):
+    """The weights are loaded: runs go on."""
+
+    n_ctx: int  # window of one sequence, tokens
+    n_cells: int
+    n_seq_max: int
+    n_ubatch: int
+    n_threads: int
+    gpu_layers: int
+    device: str  # "cpu" or the device's name
+    exact_rows: int  # steps of at most this many rows are bit-equal; 0: none are
+    explain: list[str] = []  # one line per choice made for the user
+
+
+class LoadFailed(Message, frozen=True, tag=True, array_like=True):
+    """The model cannot be loaded; the process stays up and says so to every command."""
+
+    code: str  # an errors.py code
+    message: str
+
+
+class Rendered(Message, frozen=True, tag=True, array_like=True):
+    id: int
+    tokens: list[int] = []
+    error: str | None = None  # one sentence: what the template or tokenizer said
+
+
+class Logprob(msgspec.Struct, array_like=True, frozen=True):
+    token: int
+    piece: bytes
+    logprob: float
+    top: list[tuple[int, bytes, float]] = []
+
+
+class Finish(msgspec.Struct, array_like=True, frozen=True):
+    """The run is over and its cells are free."""
+
+    reason: str  # a wire.StopReason
+    stop_string: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0  # emitted ones of earlier lives included
+    queued_s: float = 0.0
+    prefill_s: float = 0.0
+    first_decode_s: float = 0.0
+    decode_s: float = 0.0
+    token_p50_s: float = 0.0
+    token_p99_s: float = 0.0
+    token_max_s: float = 0.0
+
+
+class Output(msgspec.Struct, array_like=True, frozen=True):
+    """News of one run from one step.
+
+    `tokens` are the ids drawn since the last Output of this run; `text` is what they made
+    showable (it lags behind where a character or a stop string may still be incomplete).
+    Joined texts are the reply. `replayed` is given once, in the first Output of a run that was
+    submitted with emitted ids: the text that those ids alone make showable.
+    """
+
+    run: str
+    tokens: list[int] = []
+    text: str = ""
+    replayed: str | None = None
+    logprobs: list[Logprob] = []
+    finish: Finish | None = None
+
+
+class PrefillProgress(msgspec.Struct, array_like=True, frozen=True):
+    run: str
+    done: int
+    total: int
+    cached: int
+
+
+class Place(msgspec.Struct, array_like=True, frozen=True):
+    """Where a waiting run stands; 1 is next."""
+
+    run: str
+    position: int
+    eta_s: float | None = None
+
+
+class Stats(msgspec.Struct, array_like=True, frozen=True):
+    """The engine at the end of a step; rates are moving averages, tokens per second."""
+
+    running: int = 0
+    waiting: int = 0
+    cells_used: int = 0
+    cells_cached: int = 0
+    cells_total: int = 0
+    prefill_tps: float = 0.0
+    decode_tps: float = 0.0
+    steps: int = 0
+    decode_s: float = 0.0  # of the last step, inside llama_decode
+    overhead_s: float = 0.0  # of the last step, everything else
+
+
+class Stepped(Message, frozen=True, tag=True, array_like=True):
+    """The one frame of a step (also sent when only a place or the stats changed)."""
+
+    outputs: list[Output] = []
+    prefills: list[PrefillProgress] = []
+    places: list[Place] = []
+    stats: Stats = Stats()
+
+
+Report = TextReady | LoadProgress | Ready | LoadFailed | Rendered | Stepped
+
+_encoder = msgspec.msgpack.Encoder()
+_commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+
+def frame(message: Command | Report) -> bytes:
+    """The message with its length in front."""
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {len(body)} bytes is over the limit of {MAX_FRAME_BYTES}")
+    return LENGTH.pack(len(body)) + body
+
+
+def command(body: bytes) -> Command:
+    """Raises msgspec.DecodeError on anything else."""
+    return _commands.decode(body)
+
+
+def report(body: bytes) -> Report:
+    """Raises msgspec.DecodeError on anything else."""
+    return _reports.decode(body)

@@ -1,0 +1,1 @@
+"""The HTTP edge: pydantic in, dataclasses out, no state."""

@@ -1,0 +1,1 @@
+"""Conversations, messages, runs and their logs in SQLite."""

@@ -1,0 +1,157 @@
+"""Plain values of the store. They know nothing of SQLite, HTTP or the engine.
+
+Every id is random and public; every `*_at` is UTC milliseconds and never decides an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+LOCAL_OWNER = "local"
+
+
+class StoreError(Exception):
+    """Base of the store's own errors; one sentence for a person."""
+
+
+class NotFound(StoreError):
+    """No such row for this owner."""
+
+
+class Closed(StoreError):
+    """The store was closed, or the thread that writes has ended."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer version; it was left unchanged."""
+
+
+class KeyReused(StoreError):
+    """The idempotency key was used before with another request."""
+
+
+class WriteFailed(StoreError):
+    """SQLite could not write (disk full, read-only, I/O error). Nothing of the call was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    id: str
+    owner: str
+    title: str
+    system: str | None
+    head: str | None  # id of the newest message of the branch shown
+    settings: dict[str, Any]  # sampling options of this conversation
+    created_at: int
+    updated_at: int
+    change: int  # grows on every write to the conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: str
+    conversation: str
+    parent: str | None
+    role: str  # user | assistant
+    text: str  # the blocks' text joined: what is searched and shown plainly
+    blocks: list[dict[str, Any]]  # [{"type": "text", "text": …}, …]
+    status: str  # user messages: completed; replies: a wire.Status
+    created_at: int
+    model: str | None = None
+    tokens: list[int] | None = None  # ids of a reply as generated
+    vocab_hash: str | None = None  # of the tokenizer that `tokens` belong to
+    stop_reason: str | None = None
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    timings: dict[str, Any] | None = None
+    run: str | None = None  # public id of the run that wrote a reply
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What is known of a run when it is accepted."""
+
+    api: str  # native
+    model: str
+    params: dict[str, Any]  # resolved sampling options, the seed among them
+    prompt: list[int]  # token ids
+    vocab_hash: str
+    template_hash: str
+    interactive: bool = True
+    idempotency_key: str | None = None
+    request_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: str
+    owner: str
+    conversation: str
+    message: str  # id of the reply
+    api: str
+    model: str
+    params: dict[str, Any]
+    prompt: list[int]
+    vocab_hash: str
+    template_hash: str
+    interactive: bool
+    status: str
+    stop_reason: str | None
+    attempts: int  # times handed to an engine
+    created_at: int
+    ended_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One numbered event as it lies in the log. `tokens` are the ids behind a delta's text."""
+
+    seq: int
+    type: str
+    data: str  # JSON text, as wire.dump writes it
+    tokens: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended, written to the run and its reply with the terminal event."""
+
+    status: str
+    stop_reason: str
+    text: str
+    blocks: list[dict[str, Any]]
+    tokens: list[int]
+    error: str | None = None
+    usage: dict[str, Any] | None = None
+    timings: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """New log rows of one run, and its end if it has come."""
+
+    run: str
+    events: list[LoggedEvent]
+    end: RunEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A user message, the reply to come, and the run that will write it."""
+
+    conversation: Conversation
+    message: Message
+    reply: Message
+    run: Run
+    created: bool  # False: the idempotency key named an earlier turn
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    conversation: str
+    title: str
+    message: str
+    role: str
+    snippet: str  # plain text, matches between \x02 and \x03
+    created_at: int

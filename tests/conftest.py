@@ -1,0 +1,21 @@
+"""Fixtures that every test may use, and the path to the shared fakes in tests/support."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+
+@pytest.fixture
+def hobnob_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty HOBNOB_HOME, so that no test touches the user's files or meets their server."""
+    home = tmp_path / "hobnob-home"
+    monkeypatch.setenv("HOBNOB_HOME", str(home))
+    for name in ("HOBNOB_URL", "HOBNOB_KEY", "HOBNOB_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    yield home

@@ -1,0 +1,1 @@
+"""The terminal app, and the HTTP client that it shares with the CLI."""
