@@ -1,1 +1,433 @@
-def main() -> None: ...
+"""The commands: parse, call, print, exit code.
+
+What a command needs is imported inside it, so that `hobnob --help` costs nothing but Typer.
+`hobnob WORDS…` is `hobnob ask WORDS…` unless the first word is a command; without a prompt, in
+a terminal, the chat opens.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from hobnob import __version__
+from hobnob.exits import Exit, ExitError
+
+if TYPE_CHECKING:
+    from hobnob.launch import Target
+
+VERBS = frozenset({"ask", "chat", "serve", "stop", "status", "history", "models", "key"})
+_ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
+_NAME = re.compile(r"[A-Za-z_]+")
+
+HELP = """Chat with a local model.
+
+\b
+hobnob                 open the chat
+hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
+command | hobnob "…"   the data first, then the question
+
+\b
+A prompt that begins with a dash needs --:   hobnob -- "-5 + 3 = ?"
+A prompt that is a command's name needs ask: hobnob ask history
+"""
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+def _group(help: str) -> typer.Typer:
+    return typer.Typer(
+        help=help,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings=_SETTINGS,
+        no_args_is_help=True,
+    )
+
+
+app = _group(HELP)
+history = _group("Read, search and delete conversations.")
+models = _group("The models on this machine.")
+app.add_typer(history, name="history")
+app.add_typer(models, name="models")
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Another server, with its key in HOBNOB_KEY."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON (docs/scripting.md).")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", show_default=False)]
+Continue = Annotated[
+    bool, typer.Option("-c", "--continue", help="Go on with the newest conversation.")
+]
+System = Annotated[str | None, typer.Option("-s", "--system", help="The system prompt.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option("-m", "--model", metavar="NAME|PATH", help="See `hobnob models list`."),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--option", metavar="NAME VALUE", help="A sampling option; repeatable."),
+]
+ConversationId = Annotated[
+    str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("-v", "--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"hobnob {__version__}")
+        raise typer.Exit()
+
+
+@app.command()
+def ask(
+    words: Words = None,
+    continue_last: Continue = False,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="ID", help="Go on with this one.")
+    ] = None,
+    system: System = None,
+    model: ModelName = None,
+    option: Options = None,
+    as_json: Json = False,
+    no_stream: Annotated[
+        bool, typer.Option("--no-stream", help="Print the reply when it is complete.")
+    ] = False,
+    fail_on_truncation: Annotated[
+        bool, typer.Option("--fail-on-truncation", help="Exit 4 when the reply was cut.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", metavar="RUN", help="Print what is not printed of a reply."),
+    ] = None,
+    printed: Annotated[
+        int | None,
+        typer.Option("--printed", metavar="BYTES", min=0, help="With --resume: what you have."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No notices on stderr.")] = False,
+    url: Url = None,
+    bare: Annotated[bool, typer.Option("--bare", hidden=True)] = False,
+) -> int:
+    """Ask one question and print the reply.
+
+    Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
+    Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
+    """
+    if bare and not words and resume is None and _on_terminal():
+        return _open_chat(url, continue_last, conversation, system, model, option)
+    from hobnob.launch import Target
+    from hobnob.tui import ask as asking
+    from hobnob.tui.plain import Notes
+    from hobnob.tui.stdin import join, read_stdin
+
+    target = Target.choose(url)
+    if resume is None:
+        prompt = join(words or [], read_stdin(Notes(quiet=quiet).say))
+    elif words or continue_last or conversation or system or model or option:
+        raise _usage("--resume takes no prompt: the reply it names has one.")
+    else:
+        prompt = ""
+    question = asking.Question(
+        prompt=prompt,
+        system=_text(system),
+        options=_sampling(option),
+        model=model,
+        continue_last=continue_last,
+        conversation=conversation,
+        resume=resume,
+        printed=printed,
+        as_json=as_json,
+        stream=not no_stream,
+        fail_on_truncation=fail_on_truncation,
+        quiet=quiet,
+    )
+    return asking.ask(target, question)
+
+
+@app.command()
+def chat(
+    continue_last: Continue = False,
+    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID")] = None,
+    system: System = None,
+    model: ModelName = None,
+    option: Options = None,
+    url: Url = None,
+) -> int:
+    """Open the chat, as `hobnob` alone does."""
+    if not _on_terminal():
+        raise _usage("The chat needs a terminal; `hobnob ask` does without.")
+    return _open_chat(url, continue_last, conversation, system, model, option)
+
+
+def _open_chat(
+    url: str | None,
+    continue_last: bool,
+    conversation: str | None,
+    system: str | None,
+    model: str | None,
+    option: list[str] | None,
+) -> int:
+    from hobnob.launch import Target
+    from hobnob.tui.app import run
+
+    return run(
+        Target.choose(url),
+        continue_last=continue_last,
+        conversation=conversation,
+        system=_text(system),
+        model=model,
+        options=_sampling(option),
+    )
+
+
+@app.command()
+def serve(
+    model: ModelName = None,
+    host: Annotated[str | None, typer.Option("--host", help="Where to listen.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535)] = None,
+    ctx: Annotated[
+        int | None, typer.Option("--ctx", min=0, help="Context window of a conversation, tokens.")
+    ] = None,
+    sequences: Annotated[
+        int | None, typer.Option("--sequences", min=1, help="Replies generated at once.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=0, help="0: choose.")] = None,
+    gpu_layers: Annotated[
+        str | None, typer.Option("--gpu-layers", metavar="N|auto", help="auto: all that fit.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="For requests that give none.")
+    ] = None,
+) -> NoReturn:
+    """Run the server in this terminal until Ctrl+C. Also set by config.toml and HOBNOB_*."""
+    from hobnob.launch import SERVER_COMMAND
+    from hobnob.tui.options import model_argument
+
+    given = {
+        "--model": None if model is None else model_argument(model),
+        "--host": host,
+        "--port": port,
+        "--ctx": ctx,
+        "--sequences": sequences,
+        "--threads": threads,
+        "--gpu-layers": gpu_layers,
+        "--seed": seed,
+    }
+    arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
+    # In our place: signals, exit code and terminal are the server's own.
+    command = [*SERVER_COMMAND, *arguments]
+    os.execv(command[0], command)
+
+
+@app.command()
+def stop() -> int:
+    """Stop the local server; replies under way go on when it is next started."""
+    from hobnob import launch
+    from hobnob.paths import Paths
+
+    running = launch.stop(Paths.home())
+    print("The server was stopped." if running else "No server was running.", file=sys.stderr)
+    return Exit.OK
+
+
+@app.command()
+def status(as_json: Json = False, url: Url = None) -> int:
+    """Show the server, its engine and its model. Never starts one."""
+    from hobnob.tui import verbs
+
+    return verbs.status(_target(url), as_json=as_json)
+
+
+@app.command()
+def key() -> int:
+    """Print the key of the local server, and nothing else."""
+    from hobnob import launch
+    from hobnob.paths import Paths
+
+    secret = os.environ.get("HOBNOB_KEY", "").strip() or launch.read_key(Paths.home())
+    if not secret:
+        raise launch.LaunchError(
+            "There is no key yet: the server makes one when it first starts.", Exit.KEY
+        )
+    print(secret)
+    return Exit.OK
+
+
+@models.command("list")
+def models_list(as_json: Json = False, url: Url = None) -> int:
+    """The models that were found, the one in use marked."""
+    from hobnob.tui import verbs
+
+    return verbs.models(_target(url), as_json=as_json)
+
+
+@history.command("list")
+def history_list(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 50,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Conversations, newest first."""
+    from hobnob.tui import verbs
+
+    return verbs.list_conversations(_target(url), limit=limit, as_json=as_json)
+
+
+@history.command("show")
+def history_show(id: ConversationId, as_json: Json = False, url: Url = None) -> int:
+    """The messages of a conversation."""
+    from hobnob.tui import verbs
+
+    return verbs.show(_target(url), id, as_json=as_json)
+
+
+@history.command("search")
+def history_search(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS…")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 20,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Find messages by their words, best first."""
+    from hobnob.tui import verbs
+    from hobnob.tui.stdin import argument
+
+    query = " ".join(argument(word) for word in words)
+    return verbs.search(_target(url), query, limit=limit, as_json=as_json)
+
+
+@history.command("rm")
+def history_rm(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    url: Url = None,
+) -> int:
+    """Delete conversations for good."""
+    from hobnob.tui import verbs
+
+    if not yes and not _on_terminal(2):
+        raise _usage("Without a terminal to ask on, deleting needs -y.")
+    return verbs.remove(_target(url), ids, confirm=not yes)
+
+
+# ---- arguments --------------------------------------------------------------------------------
+
+
+def _usage(sentence: str) -> typer.BadParameter:
+    return typer.BadParameter(sentence)
+
+
+def _target(url: str | None) -> Target:
+    from hobnob.launch import Target
+
+    return Target.choose(url)
+
+
+def _text(value: str | None) -> str | None:
+    from hobnob.tui.stdin import argument
+
+    return None if value is None else argument(value)
+
+
+def _sampling(pairs: list[str] | None) -> dict[str, object]:
+    from hobnob.tui.options import parse
+
+    return parse(pairs or [])
+
+
+def rewrite(arguments: Sequence[str]) -> list[str]:
+    """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`."""
+    given = list(arguments)
+    first = given[0] if given else ""
+    if first not in VERBS and first not in _ROOT_OPTIONS:
+        given = ["ask", "--bare", *given]
+    end = given.index("--") if "--" in given else len(given)
+    joined: list[str] = []
+    rest = iter(given[:end])
+    for one in rest:
+        joined.append(one)
+        if one in ("-o", "--option"):
+            name = next(rest, None)
+            value = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
+            joined += [f"{name}={value}"] if value is not None else [name] if name else []
+    return joined + given[end:]
+
+
+# ---- running ----------------------------------------------------------------------------------
+
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""Typer carries its own click or uses the real one, by version; this finds its UsageError."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and call; every expected failure is one line on stderr and a code of exits.py."""
+    given = rewrite(arguments)
+    try:
+        return int(app(args=given, prog_name="hobnob", standalone_mode=False) or Exit.OK)
+    except (typer.Abort, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    except ExitError as error:
+        return _fail(error, given)
+    except _UsageError as error:
+        sentence = str(getattr(error, "format_message", error.__str__)())
+        if "No such option" in sentence:
+            sentence += " (a prompt that begins with a dash needs `--` before it)"
+        return _fail(ExitError(sentence, Exit.USAGE, "usage"), given)
+
+
+def _fail(error: ExitError, arguments: Sequence[str]) -> int:
+    """Say it on stderr; with --json there is JSON on stdout even now."""
+    from hobnob.tui.plain import Notes, print_json
+
+    if error.message:
+        Notes().error(error.message)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in options and error.exit_code not in (Exit.CLOSED_OUTPUT, Exit.OUTPUT):
+        try:
+            print_json({"error": {"code": error.code, "message": error.message}})
+        except ExitError:
+            pass  # the first failure is the one to tell
+    return error.exit_code
+
+
+def _on_terminal(output: int = 1) -> bool:
+    return os.isatty(0) and os.isatty(output)
+
+
+def _open_standard_descriptors() -> None:
+    """Started with one closed (`>&-`), the next file or socket opened would take its place."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _flush(code: int) -> int:
+    """Write what `print` left behind, so that the interpreter has nothing to complain about."""
+    if sys.stdout is None:
+        return code
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            return Exit.CLOSED_OUTPUT
+        print(f"hobnob: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return Exit.OUTPUT
+    return code
+
+
+def main() -> NoReturn:
+    _open_standard_descriptors()
+    sys.exit(_flush(run(sys.argv[1:])))

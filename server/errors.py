@@ -54,8 +54,8 @@ class PromptTooLong(InvalidRequest):
 
     def __init__(self, n_prompt_tokens: int, n_ctx: int):
         super().__init__(
-            f"The prompt has {n_prompt_tokens} tokens, more than the context window of {n_ctx} "
-            "can hold.",
+            f"The prompt has {n_prompt_tokens} tokens; the context window holds {n_ctx}, "
+            "and at least 1 of them must be left for the reply.",
             param="messages",
         )
         self.n_prompt_tokens = n_prompt_tokens

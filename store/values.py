@@ -10,6 +10,11 @@ from typing import Any
 
 LOCAL_OWNER = "local"
 
+QUEUED = "queued"
+RUNNING = "running"
+LIVE = (QUEUED, RUNNING)
+"""Statuses of runs and replies that have not ended; every other one is terminal."""
+
 
 class StoreError(Exception):
     """Base of the store's own errors; one sentence for a person."""
@@ -31,8 +36,24 @@ class KeyReused(StoreError):
     """The idempotency key was used before with another request."""
 
 
+class BadParent(StoreError):
+    """Such a message cannot follow that one: users follow replies, replies follow users."""
+
+
 class WriteFailed(StoreError):
     """SQLite could not write (disk full, read-only, I/O error). Nothing of the call was kept."""
+
+
+class Locked(WriteFailed):
+    """Another program held the database locked for longer than we wait."""
+
+
+class Damaged(WriteFailed):
+    """The file is not a database, not one of ours, or broken."""
+
+
+class Stale(WriteFailed):
+    """Another process has opened the database since: this one may not write to it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +122,7 @@ class Run:
     attempts: int  # times handed to an engine
     created_at: int
     ended_at: int | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Benchmarks: hobnob beside other servers, in the same run, on the same model. See README.md."""

@@ -1,0 +1,182 @@
+"""Open-loop goodput: the highest rate of arriving conversations that is still served well.
+
+Conversations arrive by a Poisson process, whatever the server does, and have several turns with
+time to think between them. A window is passed when 95 % of the requests sent in it get their
+first token within 2 s and no gap over 4 times the median gap of the window; a request that
+fails, or is unanswered when the drain ends, is a bad one. The rate is found by bisection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench import statistics
+from bench.capacity import HOBNOB, LLAMA_SERVER
+from bench.load import Reply
+from bench.scenario import Bar, Measurement, Metric, Scenario, Trial, variants
+from bench.servers import Server
+
+STREAMS = 16
+FIRST_TOKEN_SECONDS = 2.0
+GAP_TIMES_MEDIAN = 4.0
+GOOD_SHARE = 0.95
+WINDOW_SECONDS = 45.0
+QUICK_WINDOW_SECONDS = 15.0
+DRAIN_SECONDS = 20.0
+THINK_SECONDS = 2.0
+LOWEST, HIGHEST = 0.03, 60.0  # conversations a second: from two slow cores to a fast GPU
+FACTOR = 1.2
+PROBE_RATE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    rate: float
+    sent: int
+    good: int
+    late: int
+    stalled: int
+    failed: int
+
+    @property
+    def share(self) -> float:
+        return self.good / self.sent if self.sent else 1.0
+
+    @property
+    def passed(self) -> bool:
+        return self.share >= GOOD_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    text: str
+    reply_tokens: int
+    think_s: float  # after it
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A conversation that is going to arrive."""
+
+    arrives_s: float
+    turns: list[Turn]
+
+
+def guests(trial: Trial, rate: float, seconds: float, salt: int) -> list[Guest]:
+    """The same people for every rate, closer together; `salt` gives them new words.
+
+    Made before the window opens: making words costs time that streams would seem to wait.
+    """
+    found = []
+    for number, at in enumerate(statistics.poisson_arrivals(rate, seconds, trial.seed)):
+        rng = random.Random(trial.seed * 7919 + number)
+        turns = []
+        for turn in range(rng.choice((1, 2, 3, 4))):
+            words = trial.texts.prose(rng.randrange(24, 160), (salt * 1000 + number) * 10 + turn)
+            turns.append(Turn(words, rng.randrange(32, 112), rng.expovariate(1 / THINK_SECONDS)))
+        found.append(Guest(at, turns))
+    return found
+
+
+async def serve(server: Server, trial: Trial, rate: float, seconds: float, salt: int) -> Window:
+    """One window. Conversations go on until it closes; what was sent is waited for."""
+    coming = guests(trial, rate, seconds, salt)
+    replies: list[Reply] = []
+    closes = time.perf_counter() + seconds
+    tasks = [asyncio.create_task(_conversation(server, guest, closes, replies)) for guest in coming]
+    if tasks:
+        _, pending = await asyncio.wait(tasks, timeout=seconds + DRAIN_SECONDS)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return judge(rate, replies)
+
+
+async def _conversation(server: Server, guest: Guest, closes: float, replies: list[Reply]) -> None:
+    await asyncio.sleep(guest.arrives_s)
+    history: list[dict[str, str]] = []
+    for number, turn in enumerate(guest.turns):
+        if time.perf_counter() >= closes:
+            return
+        history.append({"role": "user", "content": turn.text})
+        reply, task = server.client.start(history, turn.reply_tokens, seed=number)
+        replies.append(reply)
+        await task
+        if not reply.complete:
+            return
+        history.append({"role": "assistant", "content": reply.text})
+        await asyncio.sleep(turn.think_s)
+
+
+def judge(rate: float, replies: Sequence[Reply]) -> Window:
+    usual = statistics.median([gap for reply in replies for gap in reply.gaps])
+    late = stalled = failed = good = 0
+    for reply in replies:
+        if not reply.complete:
+            failed += 1
+        elif reply.first_token_s > FIRST_TOKEN_SECONDS:
+            late += 1
+        elif max(reply.gaps, default=0.0) > GAP_TIMES_MEDIAN * usual:
+            stalled += 1
+        else:
+            good += 1
+    return Window(rate, len(replies), good, late, stalled, failed)
+
+
+async def _probe(server: Server, trial: Trial) -> Measurement:
+    window = await serve(server, trial, PROBE_RATE, QUICK_WINDOW_SECONDS, trial.seed)
+    return Measurement({"rate": window.share})
+
+
+async def _measure(server: Server, trial: Trial) -> Measurement:
+    seconds = QUICK_WINDOW_SECONDS if trial.quick else WINDOW_SECONDS
+    search = statistics.Bisection(LOWEST, HIGHEST, FACTOR * 1.3 if trial.quick else FACTOR)
+    windows: list[Window] = []
+    while (rate := search.next) is not None:
+        # New words in each window, or the second try would find the first one's prefixes.
+        salt = trial.seed * 100 + len(windows)
+        windows.append(await serve(server, trial, rate, seconds, salt))
+        search.tell(windows[-1].passed)
+        await asyncio.sleep(1.0)
+    best = [window for window in windows if window.passed]
+    served = max((window.good / seconds for window in best), default=0.0)
+    return Measurement(
+        {"rate": search.answer, "requests": served},
+        series={
+            "windows": [
+                [w.rate, round(w.share, 3), w.sent, w.late, w.stalled, w.failed] for w in windows
+            ]
+        },
+    )
+
+
+SCENARIO = Scenario(
+    name="goodput",
+    title="Open-loop goodput",
+    about="Poisson arrivals of conversations of 1–4 turns (24–160 tokens in, 32–112 out, 2 s of "
+    "thought between): the highest rate at which 95 % of requests get their first token within "
+    f"2 s and no gap over 4 times the median. Windows of {WINDOW_SECONDS:.0f} s, bisected to "
+    f"within a factor of {FACTOR}.",
+    streams=STREAMS,
+    cells=STREAMS * 1024,
+    measure=_measure,
+    probe=_probe,
+    metrics=[
+        Metric("rate", "conversations/s", "", digits=2, bar=Bar(2.0, at_least=True, of_ratio=True)),
+        Metric("requests", "well served requests/s", "", digits=2),
+    ],
+    contestants={
+        HOBNOB: variants(HOBNOB),
+        LLAMA_SERVER: variants(
+            LLAMA_SERVER,
+            "--kv-unified",
+            "--no-kv-unified",
+            "--no-kv-unified --batch-size 64 --ubatch-size 64",
+            "--no-kv-unified --batch-size 32 --ubatch-size 32",
+        ),
+    },
+)

@@ -1,0 +1,79 @@
+"""The web application, built from parts that are open already. Holds no state of its own.
+
+The parts are opened and closed by main.py, around the server and not in the application's
+lifespan: uvicorn ends that only after it has waited for every open stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from hobnob.server import errors
+from hobnob.server.engine.state import EnginePort
+from hobnob.server.lifecycle import Lifecycle
+from hobnob.server.routes import envelopes
+from hobnob.server.routes.admin import AdminRoutes, ModelLister
+from hobnob.server.routes.native import NativeRoutes, NothingMore
+from hobnob.server.routes.openai import OpenAIRoutes
+from hobnob.server.runs import Runs
+from hobnob.server.security import Guard, Policy
+from hobnob.server.served import ServedModel
+from hobnob.server.status import StatusReport
+from hobnob.store import values
+from hobnob.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the routes work with. Whoever made them closes them."""
+
+    store: Store
+    engine: EnginePort
+    runs: Runs
+    lifecycle: Lifecycle
+    policy: Policy
+    model: ServedModel
+    report: StatusReport
+    models: ModelLister
+
+
+REFUSALS: tuple[type[Exception], ...] = (
+    errors.HobnobError,
+    values.StoreError,
+    RequestValidationError,
+    HTTPException,
+    Exception,  # the last resort; its traceback goes to the log
+)
+
+
+def build_app(parts: Parts) -> FastAPI:
+    # No generated pages: they would be open to anyone, and load scripts from the network.
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for router in routers(parts):
+        app.include_router(router)
+    for kind in REFUSALS:
+        app.add_exception_handler(kind, _refuse)
+    app.add_exception_handler(NothingMore, _nothing_more)
+    app.add_middleware(Guard, policy=parts.policy, lifecycle=parts.lifecycle)
+    return app
+
+
+def routers(parts: Parts) -> list[APIRouter]:
+    """Everything that is served."""
+    return [
+        NativeRoutes(parts.store, parts.runs).router(),
+        OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
+        AdminRoutes(parts.report, parts.engine, parts.lifecycle, parts.models).router(),
+    ]
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return envelopes.response(request.url.path, error)
+
+
+async def _nothing_more(request: Request, error: Exception) -> Response:
+    return Response(status_code=204)

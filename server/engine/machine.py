@@ -1,0 +1,63 @@
+"""What this machine gives the process: cores and memory. Reads /proc, /sys and os."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CPUS = Path("/sys/devices/system/cpu")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def physical_cores(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> int:
+    """Physical cores that the process may use; at least one.
+
+    Two hardware threads of a core share what llama.cpp's kernels need, so a second one slows
+    both. Affinity and the container's CPU quota are respected.
+    """
+    try:
+        allowed = os.sched_getaffinity(0)
+    except AttributeError:  # macOS
+        return max(1, (os.cpu_count() or 2) // 2)
+    cores = {_siblings(cpus, cpu) for cpu in allowed}
+    return max(1, min(len(cores), _quota(cgroup) or len(cores)))
+
+
+def _siblings(cpus: Path, cpu: int) -> str:
+    try:
+        return (cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+    except OSError:
+        return str(cpu)
+
+
+def _quota(cgroup: Path) -> int | None:
+    """Whole cores of the cgroup's quota; None when there is none."""
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return None if quota == "max" else max(1, int(quota) // int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def memory_available(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -> int:
+    """Bytes that can be taken without swapping, the container's limit respected."""
+    found = _meminfo(meminfo)
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        return max(0, min(found, limit - used))
+    except (OSError, ValueError):
+        return found
+
+
+def _meminfo(path: Path) -> int:
+    try:
+        for line in path.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (OSError, ValueError):
+        return 4 * 1024**3

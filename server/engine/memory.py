@@ -1,0 +1,276 @@
+"""Runs in and out of the cells: accounting and model changed in one move, so that they agree.
+
+Owns the `Cells`, the model's sequences and the saved states of runs that were put aside. It
+promises that a run's sequence always holds a prefix of the run's tokens. It does not decide who
+runs: the scheduler does. The step thread's; pure but for the model that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hobnob.server.engine.cells import Cells, Cut, Holding, Match, common_length
+from hobnob.server.engine.model import Model
+from hobnob.server.engine.run import Run, Saved
+
+PARKED_TRIM_CELLS = 256
+"""A run that was put aside loses its cells in stretches of at least this many."""
+
+WORTH_WAITING_CELLS = 32
+"""A run waits for another that computes the same prefix when that saves at least this many."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the start."""
+
+    evicted_cells: int = 0
+    saved: int = 0
+    restored: int = 0
+    recomputed_cells: int = 0  # of put-aside runs, where saving was not possible
+
+
+class Memory:
+    def __init__(
+        self, model: Model, cells: Cells, *, cached_max: int, saved_bytes_max: int
+    ) -> None:
+        self.cells = cells
+        self.counts = Counts()
+        self.saved_bytes = 0
+        self._model = model
+        self._cached_max = cached_max
+        self._saved_bytes_max = saved_bytes_max
+        self._bytes_per_cell = 0
+        self._parked: list[Run] = []
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def length(self, run: Run) -> int:
+        """Leading tokens of the run that are in its cells."""
+        return 0 if run.seq is None else self.cells.length(run.seq)
+
+    def room(self) -> int:
+        """Cells that `make_room` could free."""
+        return self.cells.free + self.cells.cached + self._parked_cells()
+
+    def need(self, run: Run) -> int:
+        """Cells of `room` that admitting the run and computing all its tokens takes."""
+        match = self._best(run)
+        if match is None:
+            return len(run.tokens)
+        missing = len(run.tokens) - match.length
+        if match.seq == run.seq:
+            return missing + self.cells.private(run.seq)
+        return missing + self.cells.pinned_by(match)
+
+    def prefix_on_the_way(self, run: Run, others: Iterable[Run]) -> bool:
+        """Whether one of the others is about to compute much of this run's prefix anyway."""
+        match = self._best(run)
+        resident = match.length if match else 0
+        for other in others:
+            if other.owner != run.owner or (run.exact and not other.exact):
+                continue
+            shared = min(common_length(other.ids(), run.ids()), len(run.tokens) - 1)
+            if self.length(other) < shared and shared - resident >= WORTH_WAITING_CELLS:
+                return self.cells.can_cut
+        return False
+
+    # ---- runs ---------------------------------------------------------------------------------
+
+    def attach(self, run: Run) -> None:
+        """Gives the run a live sequence with the longest prefix there is."""
+        match = self._best(run)
+        if run.seq is not None:
+            if match is None or match.seq == run.seq:
+                self._unpark(run)
+                self.cells.hold(run.seq, Holding.LIVE)
+                return
+            self._forget_cells(run)
+        if match is None:
+            run.seq = self._new(run.owner)
+        elif self.cells.holding(match.seq) is Holding.CACHED and (
+            match.length == self.cells.length(match.seq)
+        ):
+            self.cells.hold(match.seq, Holding.LIVE)
+            run.seq = match.seq
+        else:
+            run.seq = self._forked(match)
+
+    def continue_saved(self, run: Run, reserved: int) -> None:
+        """Puts saved stretches back that the sequence has reached, where `reserved` cells stay
+        free; a stretch for which there is no room is forgotten, to be computed again."""
+        assert run.seq is not None
+        while run.saved:
+            saved, length = run.saved[-1], self.cells.length(run.seq)
+            if length < saved.start:
+                return
+            run.saved.pop()
+            self.saved_bytes -= saved.state.size
+            if length >= saved.end or not self.make_room(saved.end - saved.start + reserved):
+                continue
+            if self._cut(run.seq, saved.start) and self._model.restore(run.seq, saved.state):
+                stretch = run.tokens[saved.start : saved.end]
+                self.cells.append(run.seq, stretch, exact=saved.exact)
+                self.counts.restored += 1
+
+    def computed(self, run: Run, n: int, *, exact: bool) -> None:
+        """The model has computed the run's next `n` tokens."""
+        assert run.seq is not None
+        at = self.cells.length(run.seq)
+        self.cells.append(run.seq, run.tokens[at : at + n], exact=exact)
+
+    def shorten(self, run: Run, length: int) -> bool:
+        """Takes back tokens at the end of the run's cells."""
+        assert run.seq is not None
+        return self._cut(run.seq, length)
+
+    def settle(self, run: Run) -> bool:
+        """After a step that broke off: makes the model's sequence as long as it is counted to
+        be. False when some of it is lost."""
+        assert run.seq is not None
+        length = self.cells.length(run.seq)
+        self._model.cut(run.seq, length)
+        return self._model.length(run.seq) == length
+
+    def park(self, run: Run) -> None:
+        """Puts the run aside; its cells stay until others need them."""
+        assert run.seq is not None
+        self.cells.hold(run.seq, Holding.PARKED)
+        self._parked.append(run)
+
+    def keep(self, run: Run) -> None:
+        """The run is over; its cells stay for whoever starts the same way."""
+        self._drop_saved(run)
+        self._unpark(run)
+        if run.seq is None:
+            return
+        seq, run.seq = run.seq, None
+        if not self.cells.length(seq):
+            self.cells.close(seq)
+            return
+        self.cells.hold(seq, Holding.CACHED)
+        self._evict(self.cells.cached - self._cached_max)
+
+    def drop(self, run: Run) -> None:
+        """The run is over and nothing of its cells can be trusted."""
+        self._drop_saved(run)
+        if run.seq is not None:
+            self._forget_cells(run)
+
+    # ---- room ---------------------------------------------------------------------------------
+
+    def make_room(self, cells: int) -> bool:
+        """Frees cached cells, then those of put-aside runs, until so many are free."""
+        if self.cells.free < cells:
+            self._evict(cells - self.cells.free)
+        for run in sorted(self._parked, key=lambda run: (run.interactive, -run.arrived)):
+            if self.cells.free >= cells:
+                break
+            self._trim_parked(run, cells - self.cells.free)
+        return self.cells.free >= cells
+
+    def evict_all(self) -> bool:
+        """Frees all cached cells; False when there were none."""
+        return self._evict(self.cells.cached)
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _best(self, run: Run) -> Match | None:
+        match = self.cells.match(run.owner, run.ids(), exact=run.exact)
+        if run.seq is None:
+            return match
+        own = self.cells.length(run.seq)
+        usable = not run.exact or self.cells.exact(run.seq) == own
+        if own and usable and own >= (match.length if match else 0):
+            return Match(run.seq, own)
+        return match
+
+    def _new(self, owner: str) -> int:
+        self._free_id()
+        return self.cells.open(owner)
+
+    def _forked(self, match: Match) -> int:
+        holding = self.cells.holding(match.seq)
+        self.cells.hold(match.seq, Holding.LIVE)  # not to be evicted for its own id
+        self._free_id()
+        self.cells.hold(match.seq, holding)
+        seq = self.cells.fork(match.seq, match.length)
+        self._model.copy(match.seq, seq, match.length)
+        return seq
+
+    def _free_id(self) -> None:
+        """Makes an id free: a cached sequence's, else that of a run that was put aside."""
+        if self.cells.ids_free:
+            return
+        cut = self.cells.evict_id()
+        if cut is not None:
+            self._follow([cut])
+            return
+        run = min(self._parked, key=lambda run: (run.interactive, -run.arrived))
+        self._trim_parked(run, self.cells.total)
+
+    def _evict(self, cells: int) -> bool:
+        if cells <= 0:
+            return False
+        before = self.cells.used
+        self._follow(self.cells.evict(cells))
+        self.counts.evicted_cells += before - self.cells.used
+        return self.cells.used < before
+
+    def _follow(self, cuts: list[Cut]) -> None:
+        for cut in cuts:
+            self._model.cut(cut.seq, cut.length)
+
+    def _cut(self, seq: int, length: int) -> bool:
+        if not self._model.cut(seq, length):
+            return False
+        self.cells.cut(seq, length)
+        return True
+
+    def _parked_cells(self) -> int:
+        return sum(self.cells.private(run.seq) for run in self._parked if run.seq is not None)
+
+    def _trim_parked(self, run: Run, cells: int) -> None:
+        """Cuts the end of a put-aside run's cells, saving it where the budget allows."""
+        assert run.seq is not None
+        private, end = self.cells.private(run.seq), self.cells.length(run.seq)
+        take = max(cells, PARKED_TRIM_CELLS)
+        if not self.cells.can_cut or private - take < PARKED_TRIM_CELLS:
+            take = private
+        if take:
+            self._save(run, end - take, end)
+        if take == private:  # what is left is held by others too, who keep or save it
+            self._forget_cells(run)
+        else:
+            self._cut(run.seq, end - take)
+
+    def _save(self, run: Run, start: int, end: int) -> None:
+        assert run.seq is not None
+        expected = (end - start) * self._bytes_per_cell
+        state = None
+        if self.saved_bytes + expected <= self._saved_bytes_max:
+            state = self._model.save(run.seq, start)
+        if state is None or self.saved_bytes + state.size > self._saved_bytes_max:
+            self.counts.recomputed_cells += end - start
+            return
+        self._bytes_per_cell = state.size // (end - start)
+        exact = self.cells.exact(run.seq) >= end
+        run.saved.append(Saved(start, end, exact, state))
+        self.saved_bytes += state.size
+        self.counts.saved += 1
+
+    def _drop_saved(self, run: Run) -> None:
+        self.saved_bytes -= sum(saved.state.size for saved in run.saved)
+        run.saved.clear()
+
+    def _unpark(self, run: Run) -> None:
+        if run in self._parked:
+            self._parked.remove(run)
+
+    def _forget_cells(self, run: Run) -> None:
+        assert run.seq is not None
+        self._unpark(run)
+        self._model.cut(run.seq, 0)
+        self.cells.close(run.seq)
+        run.seq = None

@@ -1,0 +1,69 @@
+"""How much prefill a step may carry, from what steps were measured to cost.
+
+Pure. While somebody decodes, a prefill chunk is sized so that the step stays under a target; a
+floor keeps prefills moving. Without an absolute target the step may take a multiple of what a
+step of the same decodes takes alone, which suits any CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FLOOR_ROWS = 8
+RELATIVE_TARGET = 3.2
+"""Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
+IDLE_STEP_SECONDS = 1.0
+"""With nobody decoding a step may take so long: new arrivals and cancels wait for its end."""
+_WEIGHT = 0.2  # of the newest measurement
+
+
+def _blend(old: float | None, new: float) -> float:
+    return new if old is None else old + _WEIGHT * (new - old)
+
+
+@dataclass(slots=True)
+class Pace:
+    """`target_s`: seconds a mixed step may take; 0: relative to its decodes."""
+
+    rows: int
+    target_s: float = 0.0
+    _per_row: float | None = None
+    """Seconds of one more prefill row."""
+    _decodes: dict[int, float] = field(default_factory=dict)
+    """Seconds of a step of so many decodes alone."""
+
+    def observe(self, decodes: int, prefill_rows: int, seconds: float) -> None:
+        """What a step cost."""
+        if not prefill_rows:
+            self._decodes[decodes] = _blend(self._decodes.get(decodes), seconds)
+            return
+        base = self._decode_cost(decodes)
+        if base is not None or not decodes:
+            per_row = max(1e-6, seconds - (base or 0.0)) / prefill_rows
+            self._per_row = _blend(self._per_row, per_row)
+
+    def prefill_rows(self, decodes: int) -> int:
+        """Prefill tokens for a step that also has so many decodes."""
+        if not decodes:
+            if self._per_row is None:
+                return self.rows
+            return self._bounded(IDLE_STEP_SECONDS / self._per_row)
+        base = self._decode_cost(decodes)
+        if base is None or self._per_row is None:
+            return 2 * FLOOR_ROWS
+        target = self.target_s or RELATIVE_TARGET * base
+        return self._bounded((target - base) / self._per_row)
+
+    @property
+    def seconds_per_prefill_row(self) -> float | None:
+        return self._per_row
+
+    def _bounded(self, rows: float) -> int:
+        return max(FLOOR_ROWS, min(self.rows, int(rows)))
+
+    def _decode_cost(self, decodes: int) -> float | None:
+        """Seconds of a step of decodes alone, from the nearest number that was measured."""
+        if not decodes or not self._decodes:
+            return None
+        nearest = min(self._decodes, key=lambda known: abs(known - decodes))
+        return self._decodes[nearest] * max(1.0, decodes / nearest) ** 0.5

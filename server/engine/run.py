@@ -1,0 +1,57 @@
+"""A run as scheduler and memory see it: its tokens, its rank, and where its cells are. A value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hobnob.server.engine.cells import Ids
+from hobnob.server.engine.model import State
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A stretch of a put-aside run's cells, kept in RAM."""
+
+    start: int
+    end: int
+    exact: bool
+    state: State
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Only the scheduler and the memory change one, and the step loop appends its tokens."""
+
+    id: str
+    tokens: list[int]
+    """Prompt, ids emitted in earlier lives, ids drawn in this one."""
+    n_prompt: int
+    owner: str = "local"
+    interactive: bool = True
+    exact: bool = False
+    arrived: float = 0.0
+    seq: int | None = None
+    """Its sequence, also while it is put aside and some of its cells are left."""
+    saved: list[Saved] = field(default_factory=list)
+    """Cut-off stretches, the one that comes next last."""
+    cached: int = 0
+    """Tokens of the prompt that were resident when it was first admitted."""
+    admitted: bool = False
+    """Whether it has ever been in a sequence."""
+    put_aside: int = 0
+    """How often."""
+    stepped: int = 0
+    """Number of the last step that it was part of."""
+    _ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def ids(self) -> Ids:
+        """The tokens as an array."""
+        if self._ids.size != len(self.tokens):
+            self._ids = np.array(self.tokens, np.int32)
+        return self._ids
+
+    def take(self, drawn: Sequence[int]) -> None:
+        self.tokens.extend(drawn)

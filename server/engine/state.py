@@ -1,0 +1,81 @@
+"""What is known of the engine from outside, and what the server's core needs of it.
+
+Values and protocols only. `handle.Engine` fulfils `EnginePort`; tests and simulations bring a
+scripted one. All methods and callbacks belong to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from hobnob.server.engine.protocol import (
+    ChatMessage,
+    Ready,
+    Stats,
+    Stepped,
+    Submit,
+    TextReady,
+)
+from hobnob.server.wire import Failure
+
+
+class EngineState(Enum):
+    LOADING = "loading"  # first start: the weights are being read; runs wait
+    READY = "ready"  # runs go on
+    RESTARTING = "restarting"  # it died; a new process is starting or loading; runs wait
+    FAILED = "failed"  # it cannot load; `EngineStatus.failure` says why; nothing will run
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """A snapshot; a new one replaces it on every change, so reading it costs nothing."""
+
+    state: EngineState = EngineState.LOADING
+    pid: int | None = None
+    restarts: int = 0
+    load_done: float = 0.0  # 0..1
+    text: TextReady | None = None  # of this or an earlier life: the file is the same
+    ready: Ready | None = None  # of this or an earlier life; `state` tells whether it holds now
+    n_ctx_limit: int = 0  # what the configuration allows a window to be; 0: says nothing
+    stats: Stats = field(default_factory=Stats)
+    failure: Failure | None = None  # set when FAILED
+    last_death: str | None = None  # one sentence: why the last process ended
+
+
+class Listener(Protocol):
+    """Told of the engine's news, in the order in which they happened."""
+
+    def on_stepped(self, stepped: Stepped) -> None: ...
+
+    def on_death(self, reason: str) -> None:
+        """The process is gone; nothing that was submitted to it is known any more."""
+
+    def on_status(self, status: EngineStatus) -> None:
+        """State, progress or readiness changed (statistics alone do not count)."""
+
+
+class EnginePort(Protocol):
+    """The engine as the server's core sees it."""
+
+    @property
+    def status(self) -> EngineStatus: ...
+
+    def listen(self, listener: Listener) -> None: ...
+
+    async def text(self) -> TextReady:
+        """Waits until the vocabulary is loaded. Raises ModelUnavailable or ModelLoading."""
+
+    async def render(
+        self, messages: list[ChatMessage], *, add_generation_prompt: bool = True
+    ) -> list[int]:
+        """Token ids of the messages through the chat template. Survives a restart."""
+
+    async def tokenize(self, text: str) -> list[int]: ...
+
+    def submit(self, submit: Submit) -> None:
+        """Only while READY."""
+
+    def cancel(self, run: str) -> None:
+        """No effect on a run that is not there."""

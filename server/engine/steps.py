@@ -1,0 +1,357 @@
+"""The step loop: plan, decode, sample, say. The step thread's; sole user of model and scheduler.
+
+One bad request costs one request: what fails in a step is pinned on the run that caused it, and
+the others are computed again without it. Every run taken ends in exactly one `Finish`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hobnob.server.engine.generation import Generation, Piece
+from hobnob.server.engine.memory import Memory
+from hobnob.server.engine.model import Decoded, Logits, Model, Outcome
+from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.protocol import (
+    Output,
+    Place,
+    PrefillProgress,
+    Stats,
+    Stepped,
+    Submit,
+)
+from hobnob.server.engine.run import Run
+from hobnob.server.engine.sampling import BadLogits
+from hobnob.server.engine.scheduler import Budget, Plan, Scheduler
+from hobnob.server.engine.threads import Threads
+from hobnob.server.wire import StopReason
+
+RECORDS = 1024
+"""Steps whose records are kept."""
+
+_FADE_SECONDS = 5.0  # of busy time, after which a rate has mostly forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one step did and cost."""
+
+    at: float
+    decodes: int
+    prefill_rows: int
+    running: int
+    waiting: int
+    cells_used: int
+    cells_cached: int
+    threads: int
+    decode_s: float
+    overhead_s: float
+    evicted: int  # cells so far
+    saved: int  # stretches so far
+    restored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the loop needs of the vocabulary."""
+
+    n_vocab: int
+    eog: Sequence[int]
+    piece: Piece
+    spelled: Piece
+    """Control tokens' bytes too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    n_ctx: int
+    n_running_max: int
+    rows: int
+    exact_rows: int = 0
+
+
+class _Rate:
+    """Tokens per second over the last busy seconds."""
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+
+    def add(self, tokens: int, seconds: float) -> None:
+        fade = max(0.0, 1.0 - seconds / _FADE_SECONDS)
+        self._tokens = self._tokens * fade + tokens
+        self._seconds = self._seconds * fade + seconds
+
+    def __float__(self) -> float:
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+
+class Steps:
+    def __init__(
+        self,
+        model: Model,
+        memory: Memory,
+        words: Words,
+        limits: Limits,
+        *,
+        pace: Pace,
+        threads: Threads,
+        clock: Callable[[], float],
+        emit: Callable[[Stepped], None],
+    ) -> None:
+        self._model = model
+        self._memory = memory
+        self._scheduler = Scheduler(memory, n_running_max=limits.n_running_max)
+        self._words = words
+        self._limits = limits
+        self._pace = pace
+        self._threads = threads
+        self._clock = clock
+        self._emit = emit
+        self._live: dict[str, Generation] = {}
+        self._outputs: list[Output] = []
+        self._prefills: list[PrefillProgress] = []
+        self._places: dict[str, int] = {}
+        self._rates = (_Rate(), _Rate())  # prefill, decode
+        self._service_s: float | None = None
+        self._steps = 0
+        self._decode_s = 0.0
+        self.records: deque[Record] = deque(maxlen=RECORDS)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to compute and nothing to say."""
+        return self._scheduler.idle and not self._outputs
+
+    def check_integrity(self) -> None:
+        self._scheduler.check_integrity()
+        for run in self._scheduler.runs:
+            assert run.seq is not None
+            assert self._model.length(run.seq) == self._memory.length(run), "model and count differ"
+
+    # ---- commands -----------------------------------------------------------------------------
+
+    def submit(self, submit: Submit) -> None:
+        """Takes a run; one that cannot be begun ends at once. A run that is live is left alone."""
+        if submit.run in self._live:
+            return
+        made = Generation(
+            submit,
+            piece=self._words.piece,
+            spelled=self._words.spelled,
+            eog=self._words.eog,
+            n_ctx=self._limits.n_ctx,
+            now=self._clock(),
+        )
+        refusal = self._refusal(submit)
+        if refusal is not None:
+            code, error = refusal
+            self._outputs.append(made.finish(StopReason.ERROR, code=code, error=error))
+            return
+        reason = made.over()
+        if reason is not None:
+            self._outputs.append(made.finish(reason))
+            return
+        self._live[submit.run] = made
+        self._scheduler.add(made.run)
+
+    def cancel(self, id: str) -> None:
+        """Ends the run now; nothing happens when it is over already."""
+        made = self._live.pop(id, None)
+        if made is None:
+            return
+        self._scheduler.end(made.run)
+        self._outputs.append(made.finish(StopReason.CANCELLED))
+
+    def _refusal(self, submit: Submit) -> tuple[str, str] | None:
+        prompt, emitted = submit.prompt, submit.emitted
+        if not prompt:
+            return "empty_prompt", "The prompt is empty."
+        if len(prompt) >= self._limits.n_ctx:
+            return "context_length_exceeded", (
+                f"The prompt has {len(prompt)} tokens, more than the context window of "
+                f"{self._limits.n_ctx} can hold."
+            )
+        ids = (*prompt, *emitted, *submit.sampling.logit_bias)
+        if min(ids) < 0 or max(ids) >= self._words.n_vocab:
+            return "invalid_request", "A token id is not in the model's vocabulary."
+        return None
+
+    # ---- the step -----------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One step and its frame. False when nothing was computed, ended or said."""
+        began = self._clock()
+        self._decode_s = 0.0
+        plan = self._scheduler.plan(began, self._budget())
+        for run in plan.admitted:
+            if not run.put_aside:
+                self._live[run.id].admitted(began)
+        for run in plan.full:
+            self._end(run, StopReason.CONTEXT)
+        threads = self._threads.count
+        if plan.chunks:
+            self._steps += 1
+            self._compute(plan, list(range(len(plan.chunks))))
+        self._record(plan, began, threads)
+        return self._say() or bool(plan.chunks)
+
+    def _budget(self) -> Budget:
+        return Budget(
+            rows=self._limits.rows,
+            prefill_rows=self._pace.prefill_rows(self._scheduler.decoding),
+            exact_rows=self._limits.exact_rows,
+        )
+
+    def _compute(self, plan: Plan, members: list[int]) -> None:
+        """Decodes the plan's chunks with these numbers; on failure, halves to find the cause."""
+        decoded = self._model.decode([plan.chunks[i] for i in members], self._threads.count)
+        self._decode_s += decoded.seconds
+        if decoded.outcome is Outcome.OK:
+            self._advance(plan, members, decoded)
+        elif decoded.outcome is Outcome.NO_ROOM:
+            over = self._scheduler.no_room()
+            if over is not None:
+                self._end(over, StopReason.CONTEXT)
+        else:
+            self._halve(plan, members, decoded.outcome)
+
+    def _halve(self, plan: Plan, members: list[int], outcome: Outcome) -> None:
+        if outcome is Outcome.FAILED:
+            self._settle()
+        alive = [i for i in members if plan.runs[i].id in self._live]
+        if len(alive) == 1 and len(members) == 1:
+            self._fail(plan.runs[alive[0]], "llama.cpp could not compute the run's next tokens.")
+            return
+        middle = (len(alive) + 1) // 2
+        for half in (alive[:middle], alive[middle:]):
+            if half:
+                self._compute(plan, half)
+
+    def _settle(self) -> None:
+        """After a broken step: every sequence as it was counted, or its run fails."""
+        for run in self._scheduler.runs:
+            if not self._memory.settle(run):
+                self._fail(run, "The run's state in llama.cpp was lost when a step broke off.")
+
+    def _advance(self, plan: Plan, members: list[int], decoded: Decoded) -> None:
+        now = self._clock()
+        exact = 0 < plan.rows <= self._limits.exact_rows
+        row = 0
+        for i in members:
+            run, chunk = plan.runs[i], plan.chunks[i]
+            if chunk.outputs:
+                self._draw(plan, run, decoded.logits, row, now, exact)
+                row += chunk.outputs
+            else:
+                self._scheduler.commit(plan, run, exact=exact)
+            if len(chunk.tokens) > 1 and run.id in self._live:
+                self._progress(run)
+
+    def _draw(
+        self, plan: Plan, run: Run, logits: Logits, row: int, now: float, exact: bool
+    ) -> None:
+        made = self._live[run.id]
+        made.prefilled(now)
+        try:
+            drawn = made.draw(logits[row])
+        except BadLogits as error:
+            self._fail(run, f"The model's output is not usable: {error}.")
+            return
+        self._scheduler.commit(plan, run, exact=exact)
+        output, reason = made.accept(drawn, self._clock())
+        if reason is None:
+            self._outputs.append(output)
+            return
+        self._scheduler.end(run)
+        self._end(run, reason, output)
+
+    # ---- ends ---------------------------------------------------------------------------------
+
+    def _end(self, run: Run, reason: str, output: Output | None = None) -> None:
+        """The last news of a run that has left the scheduler."""
+        made = self._live.pop(run.id)
+        self._outputs.append(made.finish(reason, output))
+        taken = self._clock() - run.arrived
+        known = self._service_s
+        self._service_s = taken if known is None else known + 0.2 * (taken - known)
+
+    def _fail(self, run: Run, error: str) -> None:
+        self._scheduler.fail(run)
+        made = self._live.pop(run.id)
+        self._outputs.append(made.finish(StopReason.ERROR, code="engine_failed", error=error))
+
+    # ---- news ---------------------------------------------------------------------------------
+
+    def _progress(self, run: Run) -> None:
+        done = min(self._memory.length(run), len(run.tokens))
+        self._prefills.append(PrefillProgress(run.id, done, len(run.tokens), run.cached))
+
+    def _record(self, plan: Plan, began: float, threads: int) -> None:
+        if not plan.chunks:
+            return
+        took = self._clock() - began
+        decodes = sum(len(chunk.tokens) == 1 for chunk in plan.chunks)
+        prefill_rows = plan.rows - decodes
+        self._pace.observe(decodes, prefill_rows, took)
+        self._threads.observe(decodes, prefill_rows, self._decode_s)
+        for rate, tokens in zip(self._rates, (prefill_rows, decodes), strict=True):
+            if tokens:
+                rate.add(tokens, took)
+        counts, cells = self._memory.counts, self._memory.cells
+        self.records.append(
+            Record(
+                at=began,
+                decodes=decodes,
+                prefill_rows=prefill_rows,
+                running=self._scheduler.running,
+                waiting=self._scheduler.waiting,
+                cells_used=cells.used,
+                cells_cached=cells.cached,
+                threads=threads,
+                decode_s=self._decode_s,
+                overhead_s=took - self._decode_s,
+                evicted=counts.evicted_cells,
+                saved=counts.saved,
+                restored=counts.restored,
+            )
+        )
+
+    def _say(self) -> bool:
+        places = self._new_places()
+        if not (self._outputs or self._prefills or places):
+            return False
+        self._emit(Stepped(self._outputs, self._prefills, places, self.stats()))
+        self._outputs, self._prefills = [], []
+        return True
+
+    def _new_places(self) -> list[Place]:
+        queue = self._scheduler.queue(self._clock()) if self._scheduler.waiting else []
+        now = {run.id: n for n, run in enumerate(queue, 1)}
+        changed = [
+            Place(id, n, self._eta(n)) for id, n in now.items() if self._places.get(id) != n
+        ]
+        self._places = now
+        return changed
+
+    def _eta(self, position: int) -> float | None:
+        if self._service_s is None:
+            return None
+        return round(self._service_s * position / self._limits.n_running_max, 1)
+
+    def stats(self) -> Stats:
+        cells = self._memory.cells
+        last = self.records[-1] if self.records else None
+        return Stats(
+            running=self._scheduler.running,
+            waiting=self._scheduler.waiting,
+            cells_used=cells.used,
+            cells_cached=cells.cached,
+            cells_total=cells.total,
+            prefill_tps=float(self._rates[0]),
+            decode_tps=float(self._rates[1]),
+            steps=self._steps,
+            decode_s=last.decode_s if last else 0.0,
+            overhead_s=last.overhead_s if last else 0.0,
+        )

@@ -1,0 +1,189 @@
+"""From a request to a planned prompt: options resolved, history built, tokens counted.
+
+Everything that can be refused for what it asks is refused here, before anything is stored.
+Reads the store and asks the engine's text thread; changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hobnob.server import history, sampling_options
+from hobnob.server.context import Item, Plan, plan
+from hobnob.server.engine.protocol import ChatMessage, TextReady
+from hobnob.server.engine.state import EnginePort, EngineState, EngineStatus
+from hobnob.server.errors import (
+    EmptyPrompt,
+    InvalidRequest,
+    ModelLoading,
+    ModelUnavailable,
+    PromptTooLong,
+)
+from hobnob.server.requests import ROOT, CompletionRequest, ReplyRequest, RunSettings, TurnRequest
+from hobnob.server.sampling_options import Options
+from hobnob.store.store import Store
+from hobnob.store.values import Message
+
+LOADING_RETRY_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that is known of a run before it is accepted."""
+
+    plan: Plan
+    options: Options
+    text: TextReady
+    model: str
+    planned_s: float
+    exact: bool  # asked for, and known to hold
+    parent: str | None = None  # id of the message that the new one follows
+    conversation: str | None = None  # its whole id, where there is one already
+
+    @property
+    def prompt(self) -> list[int]:
+        return self.plan.prompt
+
+
+class Intake:
+    def __init__(
+        self,
+        store: Store,
+        engine: EnginePort,
+        settings: RunSettings,
+        choose_seed: Callable[[], int],
+    ):
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._choose_seed = choose_seed
+
+    def check_model(self) -> None:
+        """Raises ModelUnavailable or ModelLoading where no run may enter now."""
+        status = self._engine.status
+        if status.state is EngineState.FAILED:
+            why = status.failure.message if status.failure else "The model cannot be loaded."
+            raise ModelUnavailable(why)
+        if status.state is EngineState.LOADING and not self._settings.wait_for_model:
+            raise ModelLoading(
+                f"The model is loading ({status.load_done:.0%}).",
+                retry_after_s=LOADING_RETRY_SECONDS,
+            )
+
+    def check_text(self, text: str) -> None:
+        """Raises before anything is tokenised: some texts are slow to read (C20)."""
+        if not text.strip():
+            raise EmptyPrompt("The message is empty.", param="text")
+        self._check_size(len(text.encode("utf-8", "replace")), "text")
+
+    def check_messages(self, messages: list[ChatMessage]) -> None:
+        """As `check_text`, for all messages of a completion together."""
+        if not messages:
+            raise EmptyPrompt("There are no messages.", param="messages")
+        sizes = (len(message.text.encode("utf-8", "replace")) for message in messages)
+        self._check_size(sum(sizes), "messages")
+
+    def _check_size(self, size: int, param: str) -> None:
+        limit = self._settings.max_text_bytes
+        if size > limit:
+            raise InvalidRequest(
+                f"The text has {size} bytes; at most {limit} are taken.", param=param
+            )
+
+    async def turn(self, request: TurnRequest) -> Prepared:
+        if request.conversation is None:
+            self._check_size(len((request.system or "").encode("utf-8", "replace")), "system")
+            sampling_options.check(request.settings)
+            return await self._prepare(
+                request.system, [], request.text, [request.settings, request.options], None
+            )
+        conversation = await self._store.conversation(request.owner, request.conversation)
+        leaf = conversation.head if request.parent is None else request.parent
+        branch: list[Message] = []
+        if leaf is not None and leaf != ROOT:
+            branch = await self._store.branch(request.owner, conversation.id, leaf)
+        parent = branch[-1].id if branch else None
+        layers = [conversation.settings, request.options]
+        prepared = await self._prepare(conversation.system, branch, request.text, layers, parent)
+        return replace(prepared, conversation=conversation.id)
+
+    async def reply(self, request: ReplyRequest) -> Prepared:
+        conversation = await self._store.conversation(request.owner, request.conversation)
+        branch = await self._store.branch(request.owner, conversation.id, request.parent)
+        if not branch or branch[-1].role != "user":
+            raise InvalidRequest("Only a user's message can be replied to.", param="parent")
+        layers = [conversation.settings, request.options]
+        prepared = await self._prepare(conversation.system, branch, None, layers, branch[-1].id)
+        return replace(prepared, conversation=conversation.id)
+
+    async def completion(self, request: CompletionRequest) -> Prepared:
+        """Given messages are taken as they are: what does not fit is refused, not trimmed."""
+        started = _now()
+        text = await self._engine.text()
+        options = self._resolve([request.options], text)
+        prompt = await self._engine.render(request.messages)
+        n_ctx = expected_n_ctx(self._engine.status, text)
+        if len(prompt) + 1 > n_ctx:
+            raise PromptTooLong(len(prompt), n_ctx)
+        planned = Plan(request.messages, prompt, len(request.messages), n_ctx)
+        return self._prepared(planned, options, text, started, None)
+
+    async def _prepare(
+        self,
+        system: str | None,
+        branch: list[Message],
+        new_text: str | None,
+        layers: list[Mapping[str, Any]],
+        parent: str | None,
+    ) -> Prepared:
+        started = _now()
+        text = await self._engine.text()
+        options = self._resolve(layers, text)
+        items = history.items(system, branch, text.vocab_hash)
+        if new_text is not None:
+            items.append(Item(ChatMessage("user", new_text)))
+        n_ctx = expected_n_ctx(self._engine.status, text)
+        reserve = self._reserve(options, n_ctx)
+        planned = await plan(items, self._engine.render, n_ctx=n_ctx, reserve=reserve)
+        return self._prepared(planned, options, text, started, parent)
+
+    def _prepared(
+        self, planned: Plan, options: Options, text: TextReady, started: float, parent: str | None
+    ) -> Prepared:
+        ready = self._engine.status.ready
+        return Prepared(
+            plan=planned,
+            options=options,
+            text=text,
+            model=self._settings.model or text.name,
+            planned_s=_now() - started,
+            exact=options.exact and ready is not None and ready.exact_rows > 0,
+            parent=parent,
+        )
+
+    def _resolve(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
+        return sampling_options.resolve(
+            [self._settings.sampling, *layers],
+            n_vocab=text.n_vocab,
+            choose_seed=self._choose_seed,
+        )
+
+    def _reserve(self, options: Options, n_ctx: int) -> int:
+        """Never more than a quarter of the window: history is worth more than a long reply."""
+        wanted = options.sampling.max_tokens or self._settings.reply_tokens
+        return max(min(wanted, n_ctx // 4), 1)
+
+
+def expected_n_ctx(status: EngineStatus, text: TextReady) -> int:
+    """The window of one sequence. Before the weights are loaded, what was configured and trained:
+    the engine takes less only where memory is short, and then the run is told."""
+    if status.ready is not None:
+        return status.ready.n_ctx
+    return min(status.n_ctx_limit or text.n_ctx_train, text.n_ctx_train)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

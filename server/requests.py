@@ -1,0 +1,94 @@
+"""What the HTTP edge hands to `Runs`: plain values, already free of HTTP and pydantic."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hobnob.server.engine.protocol import ChatMessage
+
+ROOT = "root"
+"""As `TurnRequest.parent`: a first message of the conversation (an edited one, for instance)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A user message to which a reply is wanted."""
+
+    owner: str
+    conversation: str | None  # None: begin a new one with `system`, `title`, `settings`
+    text: str
+    parent: str | None = None  # None: the conversation's head; ROOT: no parent
+    options: Mapping[str, Any] = field(default_factory=dict)  # as sampling_options.resolve takes
+    system: str | None = None
+    title: str | None = None  # None: made from the text
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+    interactive: bool = True
+
+    @property
+    def request_hash(self) -> str:
+        """The same for the same request; the key itself is not part of it."""
+        return _hash(
+            "turn",
+            self.conversation,
+            self.parent,
+            self.text,
+            dict(self.options),
+            self.system,
+            self.title,
+            dict(self.settings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyRequest:
+    """Another reply to a user message that is stored already (regenerate)."""
+
+    owner: str
+    conversation: str
+    parent: str  # id of the user message
+    options: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+    interactive: bool = True
+
+    @property
+    def request_hash(self) -> str:
+        return _hash("reply", self.conversation, self.parent, dict(self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A reply to given messages that is not stored and ends with its client (`/v1`)."""
+
+    owner: str
+    messages: list[ChatMessage]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    interactive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The bounds and defaults of runs, from the config. See docs for each."""
+
+    model: str = ""  # the model's id as clients see it; empty: the name in its file
+    max_running: int = 8  # sequences of the engine
+    max_waiting: int = 32  # runs accepted beyond those
+    max_waiting_tokens: int = 262_144  # prompt tokens of waiting runs together
+    queue_timeout_s: float = 300.0  # wait in the engine's queue while it is ready; 0: do not wait
+    reply_tokens: int = 1024  # room that planning keeps free for a reply without max_tokens
+    max_text_bytes: int = 1_048_576  # of one message, checked before it is tokenised
+    wait_for_model: bool = True  # False: 503 model_loading while the weights load
+    recover_age_s: float = 600.0  # at start, older runs in flight end as failed
+    finished_kept: int = 64  # ended runs kept in memory for late readers
+    finished_kept_bytes: int = 8 * 1024 * 1024
+    store_retry_s: float = 0.5  # between attempts while the store cannot write
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # default options
+
+
+def _hash(*parts: Any) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,70 @@
+"""Routes about the server itself: health, status, models, counting tokens, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+
+from hobnob.server import wire
+from hobnob.server.engine.state import EnginePort
+from hobnob.server.lifecycle import Lifecycle
+from hobnob.server.routes.bodies import Body, StrictRoute
+from hobnob.server.status import StatusReport
+
+ModelLister = Callable[[], list[dict[str, Any]]]
+"""The models on this machine, as JSON values. Reads folders, so it runs in a thread."""
+
+
+class TextToCount(Body):
+    text: str
+
+
+class AdminRoutes:
+    def __init__(
+        self,
+        report: StatusReport,
+        engine: EnginePort,
+        lifecycle: Lifecycle,
+        models: ModelLister,
+    ) -> None:
+        self._report = report
+        self._engine = engine
+        self._lifecycle = lifecycle
+        self._models = models
+
+    def router(self) -> APIRouter:
+        router = APIRouter(route_class=StrictRoute)
+        add = router.add_api_route
+        add("/health", self.health, methods=["GET"])
+        add(f"{wire.API}/health", self.health, methods=["GET"])
+        add(f"{wire.API}/status", self.status, methods=["GET"])
+        add(f"{wire.API}/models", self.models, methods=["GET"])
+        add(f"{wire.API}/count", self.count, methods=["GET"])
+        add(f"{wire.API}/count", self.count_body, methods=["POST"])
+        add(f"{wire.API}/stop", self.stop, methods=["POST"])
+        return router
+
+    async def health(self) -> Response:
+        return JSONResponse(self._report.health())
+
+    async def status(self) -> Response:
+        return JSONResponse(self._report.snapshot())
+
+    async def models(self) -> Response:
+        return JSONResponse({"models": await asyncio.to_thread(self._models)})
+
+    async def count(self, text: str) -> Response:
+        return JSONResponse({"tokens": len(await self._engine.tokenize(text))})
+
+    async def count_body(self, body: TextToCount) -> Response:
+        """For texts that are too long for an address."""
+        return await self.count(body.text)
+
+    async def stop(self) -> Response:
+        """Answered before anything is closed; safe to call twice."""
+        self._lifecycle.request_stop()
+        return JSONResponse({"stopping": True}, status_code=202)

@@ -1,0 +1,343 @@
+"""The native API: conversations, messages, runs and search. JSON in, plain values on.
+
+Holds no state. A refusal is raised before a stream opens: inside a stream it would come too
+late for a status. GET changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.responses import JSONResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import AfterValidator, Field
+
+from hobnob.server import errors, sampling_options, streams, wire
+from hobnob.server.context import Plan
+from hobnob.server.log import Reader
+from hobnob.server.requests import ReplyRequest, TurnRequest
+from hobnob.server.routes.bodies import Body, StrictRoute, wrong
+from hobnob.server.runs import Runs
+from hobnob.store.store import Store
+from hobnob.store.values import LOCAL_OWNER, Conversation, Message, Run, Turn
+
+NEW = "new"
+"""In place of a conversation's id: make one with this first message."""
+
+MAX_TITLE_CHARS = 500
+MAX_PAGE = 500
+MAX_QUERY_CHARS = 1000
+LARGEST_INTEGER = 2**63 - 1
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+Title = Annotated[str, Field(max_length=MAX_TITLE_CHARS)]
+Cursor = Annotated[int | None, Query(ge=0, le=LARGEST_INTEGER)]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise wrong("must not be empty")
+    return text
+
+
+class NewConversation(Body):
+    title: Title | None = None
+    system: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+class ConversationChanges(Body):
+    """Only what is given changes; null takes the system prompt away."""
+
+    title: Title = ""
+    system: str | None = None
+    settings: dict[str, Any] | None = None
+    head: str = ""
+
+
+class NewMessage(Body):
+    text: str
+    parent: str | None = None
+    options: dict[str, Any] = {}
+    interactive: bool = True
+    title: Title | None = None
+    system: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+class NewReply(Body):
+    parent: str
+    options: dict[str, Any] = {}
+    interactive: bool = True
+
+
+class Draft(Body):
+    text: str
+    parent: str | None = None
+    options: dict[str, Any] = {}
+    system: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+class NativeRoutes:
+    def __init__(self, store: Store, runs: Runs) -> None:
+        self._store = store
+        self._runs = runs
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix=wire.API, route_class=StrictRoute)
+        add = router.add_api_route
+        one = "/conversations/{id}"
+        add("/conversations", self.conversations, methods=["GET"])
+        add("/conversations", self.create, methods=["POST"])
+        add(one, self.conversation, methods=["GET"])
+        add(one, self.update, methods=["PATCH"])
+        add(one, self.delete, methods=["DELETE"])
+        add(f"{one}/messages", self.messages, methods=["GET"])
+        add(f"{one}/messages", self.send, methods=["POST"])
+        add(f"{one}/replies", self.regenerate, methods=["POST"])
+        add(f"{one}/plan", self.plan, methods=["POST"])
+        add("/runs/{id}", self.run, methods=["GET"])
+        add("/runs/{id}/cancel", self.cancel, methods=["POST"])
+        events = self._events()
+        add("/runs/{id}/events", events, methods=["GET"], response_class=EventSourceResponse)
+        add("/search", self.search, methods=["GET"])
+        return router
+
+    # ---- conversations
+
+    async def conversations(
+        self,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+        before: Cursor = None,
+        q: Annotated[str | None, Query(max_length=MAX_QUERY_CHARS)] = None,
+    ) -> Response:
+        found = await self._store.conversations(LOCAL_OWNER, limit=limit, before=before, query=q)
+        return JSONResponse({"conversations": [conversation_json(one) for one in found]})
+
+    async def create(self, body: NewConversation) -> Response:
+        made = await self._store.create_conversation(
+            LOCAL_OWNER, title=body.title or "", system=body.system, settings=_settings(body)
+        )
+        place = {"Location": f"{wire.API}/conversations/{made.id}"}
+        return JSONResponse(conversation_json(made), status_code=201, headers=place)
+
+    async def conversation(self, id: str) -> Response:
+        return JSONResponse(conversation_json(await self._store.conversation(LOCAL_OWNER, id)))
+
+    async def update(self, id: str, body: ConversationChanges) -> Response:
+        changes = {name: getattr(body, name) for name in body.model_fields_set}
+        if "settings" in changes:
+            changes["settings"] = _settings(body)
+        changed = await self._store.update_conversation(LOCAL_OWNER, id, **changes)
+        return JSONResponse(conversation_json(changed))
+
+    async def delete(self, id: str) -> Response:
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        await self._runs.cancel_conversation(LOCAL_OWNER, found.id)
+        await self._store.delete_conversation(LOCAL_OWNER, found.id)
+        return Response(status_code=204)
+
+    # ---- messages
+
+    async def messages(self, id: str, leaf: str | None = None) -> Response:
+        """The branch that ends at `leaf`, or the one shown last."""
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        branch = await self._store.branch(LOCAL_OWNER, found.id, leaf)
+        siblings = _siblings(await self._store.messages(LOCAL_OWNER, found.id))
+        shown = {message.id: siblings[message.id] for message in branch}
+        return JSONResponse(
+            {
+                "conversation": conversation_json(found),
+                "messages": [message_json(message) for message in branch],
+                "siblings": {id: ids for id, ids in shown.items() if len(ids) > 1},
+            }
+        )
+
+    async def send(
+        self,
+        id: str,
+        body: NewMessage,
+        idempotency_key: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Accepts a message: 202 with where its reply can be followed."""
+        request = TurnRequest(
+            owner=LOCAL_OWNER,
+            conversation=await self._id(id, body),
+            text=body.text,
+            parent=body.parent,
+            options=body.options,
+            system=body.system,
+            title=body.title,
+            settings=_settings(body),
+            idempotency_key=_key(idempotency_key),
+            interactive=body.interactive,
+        )
+        return _accepted(await self._runs.accept(request))
+
+    async def regenerate(
+        self,
+        id: str,
+        body: NewReply,
+        idempotency_key: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Another reply to a user message that is there already."""
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        request = ReplyRequest(
+            owner=LOCAL_OWNER,
+            conversation=found.id,
+            parent=body.parent,
+            options=body.options,
+            idempotency_key=_key(idempotency_key),
+            interactive=body.interactive,
+        )
+        return _accepted(await self._runs.accept_reply(request))
+
+    async def plan(self, id: str, body: Draft) -> Response:
+        """What would go into the prompt if this were sent now."""
+        request = TurnRequest(
+            owner=LOCAL_OWNER,
+            conversation=await self._id(id, body),
+            text=body.text,
+            parent=body.parent,
+            options=body.options,
+            system=body.system,
+            settings=_settings(body),
+        )
+        return JSONResponse(plan_json(await self._runs.plan(request)))
+
+    async def _id(self, id: str, body: NewMessage | Draft) -> str | None:
+        """The conversation's whole id (a prefix of it is taken too); None for a new one."""
+        if id == NEW:
+            return None
+        given = sorted(body.model_fields_set & {"system", "title", "settings"})
+        if given:
+            raise errors.InvalidRequest(
+                f"{given[0]}: only a new conversation takes this here; change it with PATCH.",
+                param=given[0],
+            )
+        return (await self._store.conversation(LOCAL_OWNER, id)).id
+
+    # ---- runs
+
+    async def run(self, id: str) -> Response:
+        return JSONResponse(run_json(await self._store.run(LOCAL_OWNER, id)))
+
+    async def cancel(self, id: str) -> Response:
+        """Safe to call twice, and after the end; the end comes through the stream."""
+        await self._runs.cancel(LOCAL_OWNER, id)
+        return JSONResponse(run_json(await self._store.run(LOCAL_OWNER, id)), status_code=202)
+
+    def _events(self) -> Any:
+        runs = self._runs
+
+        async def opened(
+            id: str,
+            after: Cursor = None,
+            last_event_id: Annotated[str | None, Header()] = None,
+        ) -> Reader:
+            reader = await runs.follow(LOCAL_OWNER, id, _cursor(after, last_event_id))
+            if reader.at_end:
+                raise NothingMore
+            return reader
+
+        opening = Depends(opened)
+
+        async def events(reader: Reader = opening) -> AsyncIterator[ServerSentEvent]:
+            first = True
+            async for event in reader:
+                yield streams.native_event(event, first=first)
+                first = False
+
+        return events
+
+    # ---- search
+
+    async def search(
+        self,
+        q: Annotated[str, Query(max_length=MAX_QUERY_CHARS), AfterValidator(_not_blank)],
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 20,
+    ) -> Response:
+        found = await self._store.search(LOCAL_OWNER, q, limit=limit)
+        return JSONResponse({"hits": [asdict(hit) for hit in found]})
+
+
+class NothingMore(Exception):
+    """The end was delivered before: 204, or an EventSource would reconnect for ever."""
+
+
+def _cursor(after: int | None, last_event_id: str | None) -> int:
+    """The header wins: an EventSource that reconnects repeats the address as it was."""
+    if last_event_id is None or last_event_id == "":
+        return after or 0
+    if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
+        raise errors.InvalidRequest("Last-Event-ID: must be a number from this stream.")
+    return int(last_event_id)
+
+
+def _key(value: str | None) -> str | None:
+    if value is not None and not _KEY.fullmatch(value):
+        raise errors.InvalidRequest(
+            "Idempotency-Key: 1 to 255 visible ASCII characters.", param="Idempotency-Key"
+        )
+    return value
+
+
+def _settings(body: NewConversation | ConversationChanges | NewMessage | Draft) -> dict[str, Any]:
+    """A conversation's settings are sampling options, held to the same bounds."""
+    settings = body.settings or {}
+    sampling_options.check(settings)
+    return settings
+
+
+def _siblings(messages: list[Message]) -> dict[str, list[str]]:
+    """For each message the ids that answer the same parent, itself among them, oldest first."""
+    families: dict[str | None, list[str]] = {}
+    for message in messages:
+        families.setdefault(message.parent, []).append(message.id)
+    return {message.id: families[message.parent] for message in messages}
+
+
+# ---- JSON -------------------------------------------------------------------------------------
+
+
+def _accepted(turn: Turn) -> Response:
+    body = {
+        "conversation": conversation_json(turn.conversation),
+        "message": message_json(turn.message),
+        "reply": message_json(turn.reply),
+        "run": run_json(turn.run),
+        "created": turn.created,
+    }
+    place = {"Location": f"{wire.API}/runs/{turn.run.id}/events"}
+    return JSONResponse(body, status_code=202, headers=place)
+
+
+def conversation_json(conversation: Conversation) -> dict[str, Any]:
+    return _without(asdict(conversation), "owner")
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    return _without(asdict(message), "tokens", "vocab_hash")
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    return _without(asdict(run), "owner", "prompt", "vocab_hash", "template_hash", "interactive")
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "prompt_tokens": len(plan.prompt),
+        "n_ctx": plan.n_ctx,
+        "included": plan.included,
+        "left_out": list(plan.left_out),
+    }
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}

@@ -1,0 +1,399 @@
+"""The registry of live runs: one producer per run, many readers, exactly one terminal event.
+
+Owns every run from its acceptance to its end, hands it to the engine (again, after a death),
+and logs before it shows. A run outlives its socket. Event loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from hobnob.server import admission, recovery, wire
+from hobnob.server.context import Plan
+from hobnob.server.dispatch import Dispatch
+from hobnob.server.engine.state import EnginePort
+from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
+from hobnob.server.finished import Finished
+from hobnob.server.intake import Intake, Prepared
+from hobnob.server.journal import Journal
+from hobnob.server.live import Job, LiveRun, Phase
+from hobnob.server.log import Reader, RunLog
+from hobnob.server.requests import CompletionRequest, ReplyRequest, RunSettings, TurnRequest
+from hobnob.server.sampling_options import to_params
+from hobnob.server.title import title_from
+from hobnob.store.store import Store
+from hobnob.store.values import LIVE, NewRun, Run, Turn
+
+CANCEL_SECONDS = 5.0
+"""How long a deleted conversation's runs may take to end before they are dropped."""
+
+DRAIN_SECONDS = 1.5
+"""How long a stop waits for the log to take what has been received."""
+
+STOPPING_RETRY_SECONDS = 5
+
+_STOPPING = wire.StreamError("server_stopping", "The server is stopping; the reply will go on.")
+_BROKEN = wire.StreamError("internal", "The server cannot log replies any more; restart it.")
+
+
+class Runs:
+    def __init__(
+        self,
+        store: Store,
+        engine: EnginePort,
+        settings: RunSettings,
+        *,
+        now_ms: Callable[[], int],
+        choose_seed: Callable[[], int] = lambda: secrets.randbelow(2**63),
+    ):
+        """Listens to the engine from here on. `start` before the first request."""
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._now_ms = now_ms
+        self._intake = Intake(store, engine, settings, choose_seed)
+        self._journal = Journal(
+            store, retry_s=settings.store_retry_s, settled=self._settle, lost=self._lose
+        )
+        self._dispatch = Dispatch(engine, self._journal, settings)
+        self._limits = admission.Limits(
+            settings.max_running,
+            settings.max_waiting if settings.queue_timeout_s > 0 else 0,
+            settings.max_waiting_tokens,
+        )
+        self._finished = Finished(settings.finished_kept, settings.finished_kept_bytes)
+        self._arriving: list[int] = []  # prompt tokens of runs that are being stored
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._journal_task: asyncio.Task[None] | None = None
+        self._closing: wire.StreamError | None = None  # set: no run enters, readers end
+        engine.listen(self._dispatch)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Starts the journal and takes up what the store says is in flight."""
+        self._journal_task = asyncio.create_task(self._journal.run(), name="journal")
+        self._journal_task.add_done_callback(self._journal_ended)
+        await self.recover()
+
+    async def recover(self) -> None:
+        """Runs of an earlier server go on; those older than the bound end failed, text kept."""
+        now = asyncio.get_running_loop().time()
+        for run in await self._store.in_flight():
+            events = await self._store.events(run.owner, run.id)
+            try:
+                live = recovery.restore(run, events, now=now)
+            except recovery.LogUnreadable:
+                await self._store.append([recovery.unreadable_end(run, events)])
+                continue
+            age_s = (self._now_ms() - run.created_at) / 1000
+            if age_s > self._settings.recover_age_s:
+                why = wire.Failure(recovery.INTERRUPTED, "The server was stopped for too long.")
+                live.finish(live.ending_here(wire.StopReason.ERROR, why))
+            self._dispatch.enter(live)
+
+    async def stop(self) -> None:
+        """Every reader gets StreamError(server_stopping); runs stay as they are in the store.
+
+        Waits for no reader. Safe to call twice.
+        """
+        self._shut(_STOPPING)
+        await self._journal.drain(DRAIN_SECONDS)
+        if self._journal_task is not None:
+            self._journal_task.cancel()
+            await asyncio.wait([self._journal_task])
+
+    @property
+    def live_count(self) -> int:
+        """Runs that have not ended, those being accepted included."""
+        return len(self._arriving) + len(self._dispatch.unended)
+
+    @property
+    def waiting_count(self) -> int:
+        """Live runs that have not started in the engine."""
+        return self._load().waiting
+
+    @property
+    def saving(self) -> bool:
+        """False while the store cannot write."""
+        return self._journal.saving
+
+    # ---- acceptance
+
+    async def accept(self, request: TurnRequest) -> Turn:
+        """Plans, stores the user's message, and submits. Nothing is stored when it raises.
+
+        Raises HobnobErrors (EmptyPrompt, PromptTooLong, InvalidRequest with `param`, Busy,
+        ModelLoading, ModelUnavailable, Conflict, ServerStopping) and store.values errors
+        (NotFound, BadParent, KeyReused, WriteFailed), which the edge maps. Being cancelled does
+        not undo an acceptance that is being stored.
+        """
+        earlier = await self._earlier(request)
+        if earlier is not None:
+            return earlier
+        self._intake.check_text(request.text)
+        self._check_open()
+        prepared = await self._intake.turn(request)
+        new_run = _new_run(prepared, request)
+
+        new = request.conversation is None
+        title = title_from(request.text) if request.title is None else request.title
+
+        async def begin() -> Turn:
+            return await self._store.begin_turn(
+                request.owner,
+                prepared.conversation,
+                parent=prepared.parent,
+                text=request.text,
+                run=new_run,
+                title=title,  # of use only where there is none yet
+                system=request.system if new else None,
+                settings=dict(request.settings) if new else None,
+            )
+
+        return await self._store_and_enter(prepared, begin)
+
+    async def accept_reply(self, request: ReplyRequest) -> Turn:
+        """As `accept`, for another reply to a stored user message."""
+        earlier = await self._earlier(request)
+        if earlier is not None:
+            return earlier
+        self._check_open()
+        prepared = await self._intake.reply(request)
+        new_run = _new_run(prepared, request)
+        conversation = prepared.conversation or request.conversation
+
+        async def begin() -> Turn:
+            return await self._store.begin_reply(
+                request.owner, conversation, parent=request.parent, run=new_run
+            )
+
+        return await self._store_and_enter(prepared, begin)
+
+    async def complete(self, request: CompletionRequest) -> LiveRun:
+        """A run in memory only. Read it with `LiveRun.read()`; `abandon` it when the client goes.
+
+        Raises as `accept` does, but no store errors.
+        """
+        self._intake.check_messages(request.messages)
+        self._check_open()
+        prepared = await self._intake.completion(request)
+        self._check_open(len(prepared.prompt))
+        run_id = "run_" + secrets.token_hex(12)
+        job = _job(prepared, request.owner, run_id, "", run_id, request.interactive)
+        live = LiveRun(job, stored=False)
+        self._open(live, prepared)
+        return live
+
+    def abandon(self, live: LiveRun) -> None:
+        """Ends a completion whose client is gone. Sync, idempotent, harmless after the end."""
+        self._dispatch.cancel(live)
+
+    async def plan(self, request: TurnRequest) -> Plan:
+        """What `accept` would send, without sending it."""
+        self._intake.check_text(request.text)
+        return (await self._intake.turn(request)).plan
+
+    # ---- reading and cancelling
+
+    async def follow(self, owner: str, run_id: str, after: int = 0) -> Reader:
+        """A reader from `after` on. `reader.at_end`: the end was delivered before (204).
+
+        Raises NotFound (store.values), Gone (log pruned, or a cursor ahead of the log: the log
+        of a run that was not saved can be shorter after a crash) and ServerStopping.
+        """
+        live = self._find(owner, run_id)
+        if live is None:
+            run = await self._store.run(owner, run_id)
+            live = await self._entered(run)
+        if live is not None:
+            return _reader(live.log, after, live.job.message)
+        if await self._store.log_pruned(owner, run_id):
+            raise Gone("The log of this run was pruned.", message_id=run.message)
+        log = RunLog()
+        log.publish(recovery.entries_of(await self._store.events(owner, run_id)), ended=True)
+        return _reader(log, after, run.message)
+
+    async def cancel(self, owner: str, run_id: str) -> None:
+        """Idempotent; the end comes through the log. Raises NotFound (store.values)."""
+        live = self._find(owner, run_id)
+        if live is None:
+            live = await self._entered(await self._store.run(owner, run_id))
+        if live is not None:
+            self._dispatch.cancel(live)
+
+    async def cancel_conversation(self, owner: str, conversation: str) -> None:
+        """Ends its live runs and forgets the ended ones: before a conversation is deleted."""
+        found = [
+            live
+            for live in self._dispatch.unended
+            if (live.job.owner, live.job.conversation) == (owner, conversation)
+        ]
+        for live in found:
+            self._dispatch.cancel(live)
+        for live in found:
+            await self._wait_for_end(live)
+        self._finished.drop_conversation(owner, conversation)
+
+    # ---- inside
+
+    def _find(self, owner: str, run_id: str) -> LiveRun | None:
+        """In memory, and stored: a completion has one reader, who has it already."""
+        live = self._dispatch.find(run_id) or self._finished.find(run_id)
+        if live is None or live.job.owner != owner or not live.job.conversation:
+            return None
+        return live
+
+    async def _entered(self, run: Run) -> LiveRun | None:
+        """The live run that belongs to a stored one; None when that has ended."""
+        if run.status not in LIVE:
+            return None
+        if self._tasks:  # committed a moment ago and about to be entered
+            await asyncio.wait(set(self._tasks))
+        live = self._find(run.owner, run.id)
+        if live is None and (await self._store.run(run.owner, run.id)).status in LIVE:
+            raise Internal("Nobody works on this run; restart the server.")
+        return live
+
+    async def _wait_for_end(self, live: LiveRun) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                async for _ in live.read(live.log.last_seq):
+                    pass
+        except TimeoutError:
+            if live.phase is not Phase.ENDED:
+                self._dispatch.drop(live)
+
+    async def _earlier(self, request: TurnRequest | ReplyRequest) -> Turn | None:
+        """The turn that the same idempotency key made before."""
+        if request.idempotency_key is None:
+            return None
+        found = await self._store.find_turn(request.owner, request.idempotency_key)
+        if found is None:
+            return None
+        turn, request_hash = found
+        if request_hash != request.request_hash:
+            raise Conflict("This idempotency key was used before with another request.")
+        return turn
+
+    def _check_open(self, prompt_tokens: int = 0) -> None:
+        """Raises where no run may enter now; first with no prompt, then with its size."""
+        if self._closing is not None:
+            raise ServerStopping(self._closing.message, retry_after_s=STOPPING_RETRY_SECONDS)
+        self._intake.check_model()
+        answer = admission.decide(self._limits, self._load(), prompt_tokens)
+        if isinstance(answer, admission.Refuse):
+            raise answer.error
+
+    def _load(self) -> admission.Load:
+        load = self._dispatch.load
+        return replace(
+            load,
+            waiting=load.waiting + len(self._arriving),
+            waiting_tokens=load.waiting_tokens + sum(self._arriving),
+        )
+
+    async def _store_and_enter(
+        self, prepared: Prepared, begin: Callable[[], Awaitable[Turn]]
+    ) -> Turn:
+        """Shielded: a client that goes away must not leave a stored run that nobody works on."""
+        self._check_open(len(prepared.prompt))
+        self._arriving.append(len(prepared.prompt))
+        task = asyncio.create_task(self._begin(prepared, begin))
+        self._tasks.add(task)
+        task.add_done_callback(self._begun)
+        return await asyncio.shield(task)
+
+    async def _begin(self, prepared: Prepared, begin: Callable[[], Awaitable[Turn]]) -> Turn:
+        try:
+            turn = await begin()
+        finally:
+            self._arriving.remove(len(prepared.prompt))
+        if turn.created:
+            run = turn.run
+            job = _job(prepared, run.owner, run.id, run.conversation, run.message, run.interactive)
+            self._open(LiveRun(job, stored=True), prepared)
+        return turn
+
+    def _begun(self, task: asyncio.Task[Turn]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the request, if that is still there
+
+    def _open(self, live: LiveRun, prepared: Prepared) -> None:
+        plan = prepared.plan
+        context = wire.Context(len(plan.prompt), plan.n_ctx, plan.included, plan.left_out)
+        live.open(context, recovery.start_of(live.job, exact=prepared.exact))
+        self._dispatch.enter(live)
+
+    def _settle(self, live: LiveRun) -> None:
+        self._dispatch.forget(live)
+        if live.stored:
+            self._finished.keep(live)
+
+    def _lose(self, live: LiveRun, why: str) -> None:
+        """The store has no place for the run: its conversation was deleted."""
+        self._dispatch.drop(live)
+
+    def _shut(self, error: wire.StreamError) -> None:
+        if self._closing is None:
+            self._closing = error
+            self._dispatch.close(error)
+
+    def _journal_ended(self, task: asyncio.Task[None]) -> None:
+        """The journal ends by being cancelled; anything else is a fault of ours. Without it
+        nothing may be shown, so nothing goes on, and the event loop's handler reports it."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._shut(_BROKEN)
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "the journal has failed", "exception": error, "task": task}
+            )
+
+
+def _reader(log: RunLog, after: int, message_id: str) -> Reader:
+    if after > log.last_seq:
+        raise Gone(
+            f"The log of this run ends at {log.last_seq}, before {after}: read it from the start, "
+            "or read the stored message.",
+            message_id=message_id,
+        )
+    return Reader(log, after)
+
+
+def _new_run(prepared: Prepared, request: TurnRequest | ReplyRequest) -> NewRun:
+    plan = prepared.plan
+    context = {"n_ctx": plan.n_ctx, "included": plan.included, "left_out": plan.left_out}
+    return NewRun(
+        api="native",
+        model=prepared.model,
+        params={**to_params(prepared.options), "context": context},
+        prompt=plan.prompt,
+        vocab_hash=prepared.text.vocab_hash,
+        template_hash=prepared.text.template_hash,
+        interactive=request.interactive,
+        idempotency_key=request.idempotency_key,
+        request_hash=request.request_hash if request.idempotency_key is not None else None,
+    )
+
+
+def _job(
+    prepared: Prepared, owner: str, run: str, conversation: str, message: str, interactive: bool
+) -> Job:
+    return Job(
+        id=run,
+        owner=owner,
+        conversation=conversation,
+        message=message,
+        model=prepared.model,
+        prompt=prepared.prompt,
+        sampling=prepared.options.sampling,
+        vocab_hash=prepared.text.vocab_hash,
+        exact=prepared.options.exact,
+        interactive=interactive,
+        accepted_at=asyncio.get_running_loop().time(),
+        planned_s=prepared.planned_s,
+    )

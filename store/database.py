@@ -1,0 +1,126 @@
+"""The database file as the store uses it: functions that write, functions that read.
+
+Writes go one after the other through the writer's thread (writer.py). Reads run side by side on
+a few threads, each with a read-only connection, each seeing one state of the database. All of
+sqlite3's errors come out as the store's (gate.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, cast
+
+from hobnob.store import schema
+from hobnob.store.gate import gate
+from hobnob.store.values import Closed
+from hobnob.store.writer import Writer
+
+LOCK_WAIT_SECONDS = 30.0
+"""How long a write waits while another program holds the database locked."""
+
+READERS = 3
+READ_LOCK_WAIT_SECONDS = 5.0
+"""Readers only meet locks while another process recovers or closes the database."""
+
+CLOSE_READERS_SECONDS = 0.5
+CLOSE_WRITER_SECONDS = 3.0
+
+T = TypeVar("T")
+Function = Callable[[sqlite3.Connection], T]
+
+
+class Database:
+    """Of one event loop. `open` first; `close` may be called at any time and again."""
+
+    def __init__(self, path: Path, *, wait_s: float = LOCK_WAIT_SECONDS) -> None:
+        self.path = path
+        self._writer = Writer(path, wait_s=wait_s)
+        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._closed = False
+
+    async def open(self) -> None:
+        """Creates and migrates the file. Raises SchemaTooNew, Damaged, WriteFailed."""
+        await self._writer.open()
+
+    def write(self, function: Function[T]) -> asyncio.Future[T]:
+        """Runs function(connection) in a transaction of its own, after all earlier calls.
+
+        What it raises rolls everything back and comes out here. Queued by the call itself;
+        cancelling the wait does not cancel the write.
+        """
+        return self._writer.submit(function, transaction=True)
+
+    def outside(self, function: Function[T]) -> asyncio.Future[T]:
+        """Runs function(writer's connection) between transactions, for what can't be in one."""
+        return self._writer.submit(function, transaction=False)
+
+    async def read(self, function: Function[T]) -> T:
+        """Runs function(connection) on one state of the database, beside the writer."""
+
+        def consistently(conn: sqlite3.Connection) -> T:
+            conn.execute("BEGIN")
+            try:
+                return function(conn)
+            finally:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+
+        return await self.with_reader(consistently)
+
+    async def with_reader(self, function: Function[T]) -> T:
+        """Runs function(read-only connection), outside a transaction."""
+        if self._closed:
+            raise Closed("The store is closed.")
+
+        def run() -> T:
+            if self._closed:  # while this one waited for a thread
+                raise Closed("The store is closed.")
+            with gate():
+                return function(self._reader())
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    async def checkpoint(self) -> bool:
+        """Moves all of the WAL into the file and empties it; False if a reader is in the way."""
+
+        def truncate(conn: sqlite3.Connection) -> bool:
+            busy, _, _ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+
+        return await self.outside(truncate)
+
+    async def close(self) -> None:
+        """Runs what was submitted, then lets go of the file. Bounded, and safe to call twice."""
+        self._closed = True
+        self._writer.close()
+        await asyncio.to_thread(self._close_readers)
+        await asyncio.to_thread(self._writer.join, CLOSE_WRITER_SECONDS)
+
+    # ---- the readers' threads ----
+
+    def _reader(self) -> sqlite3.Connection:
+        conn = getattr(self._local, "conn", None)
+        if conn is None:
+            conn = schema.connect_read_only(self.path, wait_s=READ_LOCK_WAIT_SECONDS)
+            self._local.conn = conn
+            self._readers.append(conn)
+        return cast(sqlite3.Connection, conn)
+
+    def _close_readers(self) -> None:
+        impatience = threading.Timer(CLOSE_READERS_SECONDS, self._interrupt_readers)
+        impatience.start()
+        self._pool.shutdown(wait=True)
+        impatience.cancel()
+        while self._readers:
+            self._readers.pop().close()
+
+    def _interrupt_readers(self) -> None:
+        for conn in list(self._readers):
+            conn.interrupt()

@@ -1,0 +1,279 @@
+"""The store's verbs. Every one is scoped by its owner: what belongs to another is NotFound.
+
+A verb that writes is one transaction, done when it returns, and is done too when its caller is
+cancelled while waiting. Raises the errors of values.py and nothing of sqlite3.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Self
+
+from hobnob.store import conversations, log, messages, runs, search, turns, upkeep
+from hobnob.store.conversations import UNSET, Unset
+from hobnob.store.database import Database
+from hobnob.store.turns import NewConversation
+from hobnob.store.values import (
+    Append,
+    Conversation,
+    Hit,
+    LoggedEvent,
+    Message,
+    NewRun,
+    Run,
+    Turn,
+    WriteFailed,
+)
+
+PRUNE_RUNS = 50
+"""Logs dropped in one transaction, so that other writes get in between."""
+
+Clock = Callable[[], int]
+
+
+def utc_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._db = database
+        self._clock = clock
+
+    @classmethod
+    async def open(cls, path: Path, *, clock: Clock = utc_ms) -> Self:
+        """Creates or migrates the database; earlier openers' writes are refused from now on.
+
+        Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
+        """
+        database = Database(path)
+        store = cls(database, clock)
+        try:
+            await database.open()
+            await store._erase()  # if the last process did not come to it
+        except BaseException:
+            await database.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Finishes what was begun; bounded, and safe to call twice. Afterwards verbs are Closed."""
+        await self._db.close()
+
+    async def instance(self) -> str:
+        """The random id of this database."""
+        return await self._db.read(
+            lambda c: str(c.execute("SELECT value FROM meta WHERE key = 'instance'").fetchone()[0])
+        )
+
+    # ---- conversations ----
+
+    async def create_conversation(
+        self,
+        owner: str,
+        *,
+        title: str = "",
+        system: str | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> Conversation:
+        now = self._clock()
+        return await self._db.write(
+            lambda c: conversations.get(
+                c,
+                conversations.insert(
+                    c, owner, title=title, system=system, settings=settings, now=now
+                ),
+            )
+        )
+
+    async def conversation(self, owner: str, id: str) -> Conversation:
+        """By its id, or by the first 4 or more characters of it if no other begins so."""
+        return await self._db.read(lambda c: conversations.by_id_or_prefix(c, owner, id))
+
+    async def conversations(
+        self, owner: str, *, limit: int = 50, before: int | None = None, query: str | None = None
+    ) -> list[Conversation]:
+        """Newest change first, below the change number `before`; those that match the query."""
+        return await self._db.read(
+            lambda c: conversations.listing(c, owner, limit=limit, before=before, query=query)
+        )
+
+    async def update_conversation(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str | Unset = UNSET,
+        system: str | None | Unset = UNSET,
+        settings: dict[str, Any] | Unset = UNSET,
+        head: str | Unset = UNSET,
+    ) -> Conversation:
+        now = self._clock()
+
+        def update(c: Connection) -> Conversation:
+            n = conversations.find(c, owner, id)
+            leaf = UNSET if isinstance(head, Unset) else messages.find_in(c, n, head)
+            conversations.update(
+                c, n, now=now, title=title, system=system, settings=settings, head=leaf
+            )
+            return conversations.get(c, n)
+
+        return await self._db.write(update)
+
+    async def delete_conversation(self, owner: str, id: str) -> None:
+        """Rows, log and index entries are gone, from the file too when this returns.
+
+        Cancel its running runs first: what they append later is dropped.
+        """
+
+        def delete(c: Connection) -> None:
+            conversations.delete(c, conversations.find(c, owner, id))
+            upkeep.mark_for_erasure(c)
+
+        await self._db.write(delete)
+        await self._erase()
+
+    # ---- turns and runs ----
+
+    async def begin_turn(
+        self,
+        owner: str,
+        conversation: str | None,
+        *,
+        parent: str | None,
+        text: str,
+        run: NewRun,
+        title: str | None = None,
+        system: str | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> Turn:
+        """The user's message, the reply's row and the run, in one transaction.
+
+        `parent` is the reply that the message follows, None for one without (a new root: the
+        first message, or another version of it). Without a conversation it is created as well,
+        with system and settings. The title is set where there is none. A known idempotency key
+        gives the earlier turn, or KeyReused if its request was another. Raises BadParent.
+        """
+        place = conversation or NewConversation(system=system, settings=settings)
+        now = self._clock()
+        return await self._db.write(
+            lambda c: turns.begin_turn(
+                c, owner, place, parent=parent, text=text, run=run, title=title, now=now
+            )
+        )
+
+    async def begin_reply(self, owner: str, conversation: str, *, parent: str, run: NewRun) -> Turn:
+        """Another reply to a user's message, and its run. As begin_turn otherwise."""
+        now = self._clock()
+        return await self._db.write(
+            lambda c: turns.begin_reply(c, owner, conversation, parent=parent, run=run, now=now)
+        )
+
+    async def append(self, batch: Sequence[Append]) -> None:
+        """The log rows of a step, of all runs, and the ends among them, in one transaction.
+
+        Appending the same again changes nothing. Runs that were deleted are passed over.
+        """
+        if batch:
+            now = self._clock()
+            await self._db.write(lambda c: turns.append(c, batch, now=now))
+
+    async def set_attempt(self, run_ids: Sequence[str]) -> None:
+        """These runs have been handed to an engine (once more)."""
+        if run_ids:
+            await self._db.write(lambda c: runs.set_attempt(c, run_ids))
+
+    async def run(self, owner: str, id: str) -> Run:
+        return await self._db.read(lambda c: runs.get(c, runs.find(c, owner, id)))
+
+    async def find_turn(self, owner: str, idempotency_key: str) -> tuple[Turn, str] | None:
+        """The turn begun under this key, and the hash of its request ("" if it had none)."""
+
+        def find(c: Connection) -> tuple[Turn, str] | None:
+            found = runs.by_key(c, owner, idempotency_key)
+            return None if found is None else (turns.get(c, found[0], created=False), found[1])
+
+        return await self._db.read(find)
+
+    async def in_flight(self) -> list[Run]:
+        """The runs of all owners that have not ended, oldest first."""
+        return await self._db.read(runs.in_flight)
+
+    # ---- the log ----
+
+    async def events(self, owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
+        """The run's events numbered above `after`; none once the log is pruned."""
+        after = min(after, 2**63 - 1)  # SQLite's largest; there are never so many
+        return await self._db.read(lambda c: log.events(c, runs.find(c, owner, run_id), after))
+
+    async def log_pruned(self, owner: str, run_id: str) -> bool:
+        return await self._db.read(lambda c: runs.is_log_pruned(c, runs.find(c, owner, run_id)))
+
+    async def prune(self, older_than_ms: int) -> int:
+        """Drops the logs of runs that ended longer ago than this; how many it were."""
+        ended_before = self._clock() - older_than_ms
+        total = 0
+        while True:
+            pruned = await self._db.write(lambda c: log.prune(c, ended_before, limit=PRUNE_RUNS))
+            total += pruned
+            if pruned < PRUNE_RUNS:
+                return total
+
+    # ---- messages ----
+
+    async def branch(
+        self, owner: str, conversation: str, leaf: str | None = None, *, tokens: bool = True
+    ) -> list[Message]:
+        """From the root to the leaf, or to the head. Without tokens it is quicker to read."""
+        return await self._db.read(
+            lambda c: messages.branch(
+                c, conversations.find(c, owner, conversation), leaf, tokens=tokens
+            )
+        )
+
+    async def messages(
+        self, owner: str, conversation: str, *, tokens: bool = True
+    ) -> list[Message]:
+        """The whole tree in the order of writing: parents precede their children."""
+        return await self._db.read(
+            lambda c: messages.tree(c, conversations.find(c, owner, conversation), tokens=tokens)
+        )
+
+    async def message(self, owner: str, id: str) -> Message:
+        return await self._db.read(lambda c: messages.get(c, messages.find(c, owner, id)))
+
+    async def siblings(self, owner: str, id: str) -> list[str]:
+        """Ids of the versions of this message, itself among them, in the order of writing."""
+        return await self._db.read(lambda c: messages.siblings(c, messages.find(c, owner, id)))
+
+    async def search(self, owner: str, query: str, *, limit: int = 20) -> list[Hit]:
+        """Messages that match, the best first. Any text is a query (see search.py)."""
+        return await self._db.read(lambda c: search.search(c, owner, query, limit=limit))
+
+    # ---- upkeep ----
+
+    async def backup(self, path: Path) -> None:
+        """The database of now as one file, beside all that goes on. Replaces an earlier one."""
+        await self._db.with_reader(lambda c: upkeep.back_up(c, path))
+
+    async def check(self) -> list[str]:
+        """What is wrong with the database, a line each: pages, references, index. Slow."""
+        problems = await self._db.with_reader(upkeep.problems_of_file)
+        return problems + await self._db.outside(upkeep.problems_of_index)
+
+    async def _erase(self) -> None:
+        """Does what upkeep.py's mark asks for. What fails stays marked and is tried again."""
+        mark = await self._db.read(upkeep.erasure_mark)
+        if mark is None:
+            return
+        try:
+            more = await self._db.write(lambda c: upkeep.merge_index(c, begin=True))
+            while more:
+                more = await self._db.write(lambda c: upkeep.merge_index(c, begin=False))
+            if await self._db.checkpoint():
+                await self._db.write(lambda c: upkeep.clear_erasure_mark(c, mark))
+        except WriteFailed:
+            pass  # a full disk; the rows are gone, which is what the caller asked

@@ -1,0 +1,103 @@
+"""Looking after the file: erasing what was deleted, checking, backing up.
+
+Deleting rows leaves their words in the index until its segments are merged, and their pages in
+the WAL until it is emptied. The mark in `meta` says that this is still to be done.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from hobnob.store import schema
+from hobnob.store.values import WriteFailed
+
+MERGE_PAGES = 256
+"""Index pages merged in one transaction, so that other writes get in between."""
+
+
+def mark_for_erasure(conn: sqlite3.Connection) -> None:
+    """Belongs into the transaction that deletes."""
+    conn.execute(
+        "INSERT INTO meta (key, value) SELECT 'erase', value FROM meta WHERE key = 'change'"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    )
+
+
+def erasure_mark(conn: sqlite3.Connection) -> int | None:
+    row = conn.execute("SELECT value FROM meta WHERE key = 'erase'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def clear_erasure_mark(conn: sqlite3.Connection, mark: int) -> None:
+    """Unless there was another deletion meanwhile."""
+    conn.execute("DELETE FROM meta WHERE key = 'erase' AND value = ?", (mark,))
+
+
+def merge_index(conn: sqlite3.Connection, *, begin: bool) -> bool:
+    """A piece of merging the index into one segment, which drops deleted words. True: go on."""
+    before = conn.total_changes
+    conn.execute(
+        "INSERT INTO messages_index (messages_index, rank) VALUES ('merge', ?)",
+        (-MERGE_PAGES if begin else MERGE_PAGES,),
+    )
+    return conn.total_changes - before >= 2  # as FTS5's manual says
+
+
+def problems_of_index(conn: sqlite3.Connection) -> list[str]:
+    """Needs a connection that may write, though it writes nothing."""
+    try:
+        conn.execute(
+            "INSERT INTO messages_index (messages_index, rank) VALUES ('integrity-check', 1)"
+        )
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        return ["The search index does not fit the messages."]
+    return []
+
+
+def problems_of_file(conn: sqlite3.Connection) -> list[str]:
+    """What SQLite's own checks find, a line each."""
+    lines = [str(line) for (line,) in conn.execute("PRAGMA integrity_check")]
+    problems = [] if lines == ["ok"] else lines
+    for table, row, other, _ in conn.execute("PRAGMA foreign_key_check"):
+        problems.append(f"Row {row} of {table} refers to a row of {other} that is not there.")
+    return problems
+
+
+def back_up(conn: sqlite3.Connection, target: Path) -> None:
+    """One state of the database as one file (0600), put in place when it is complete.
+
+    Runs beside the writer; conn is a reader's.
+    """
+    own = next(file for _, name, file in conn.execute("PRAGMA database_list") if name == "main")
+    part = target.with_name(f"{target.name}.part")
+    try:
+        if target.exists() and os.path.samefile(own, target):
+            raise WriteFailed("A backup cannot go into the database itself.")
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _copy(conn, part)
+        os.replace(part, target)
+    except OSError as error:
+        raise WriteFailed(f"The backup {target} cannot be written: {error.strerror}.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _copy(conn: sqlite3.Connection, part: Path) -> None:
+    with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+        conn.backup(copy)
+        # One file that can be read anywhere, also from read-only folders.
+        copy.execute("PRAGMA journal_mode = DELETE")
+    with closing(schema.connect_read_only(part, wait_s=0)) as copy:
+        schema.check(copy)
+    fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,50 @@
+"""Several clients at once, the official clients, and what the processes weigh."""
+
+from __future__ import annotations
+
+import openai
+from support_e2e import Home, read_rest, read_some, wait_for
+
+COUNT = ("-o", "max_tokens", "60", "-o", "ignore_eos", "true")
+
+
+def test_eight_asks_at_once_share_one_server_and_stream_together(home: Home) -> None:
+    asking = [home.start("ask", *COUNT, f"Tell me about the number {n}.") for n in range(8)]
+    first = [read_some(process, 1) for process in asking]
+    together = home.status()["sequences"]["running"]
+    done = [read_rest(process) for process in asking]
+    assert [process.returncode for process in asking] == [0] * 8, [e.decode() for _, e in done]
+    assert together > 1
+    shown = {
+        (start + rest).decode().removesuffix("\n")
+        for start, (rest, _) in zip(first, done, strict=True)
+    }
+    stored = home.stored_replies()
+    assert len(stored) == 8
+    assert {reply["text"] for reply in stored} == shown
+    servers = {home.status()["server"]["pid"]}
+    assert len(servers) == 1
+
+
+def test_the_official_openai_client_streams_to_the_end(home: Home) -> None:
+    home.run("ask", "-o", "max_tokens", "1", "hi")
+    host, port = home.address()
+    client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=home.key())
+    model = client.models.list().data[0].id
+    question = [{"role": "user", "content": "Say hello."}]
+    options = {"model": model, "messages": question, "max_tokens": 24, "temperature": 0, "seed": 1}
+    whole = client.chat.completions.create(**options)  # type: ignore[call-overload]
+    chunks = list(client.chat.completions.create(stream=True, **options))  # type: ignore[call-overload]
+    streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert streamed == whole.choices[0].message.content != ""
+    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
+
+
+def test_the_idle_server_is_small(home: Home) -> None:
+    home.run("ask", "-o", "max_tokens", "1", "hi")
+    wait_for(lambda: home.status()["sequences"]["running"] == 0)
+    pid = home.status()["server"]["pid"]
+    rollup = dict(
+        line.split(":", 1) for line in open(f"/proc/{pid}/smaps_rollup").read().splitlines()[1:]
+    )
+    assert int(rollup["Pss"].split()[0]) < 120 * 1024

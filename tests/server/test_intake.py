@@ -1,0 +1,81 @@
+"""What is refused before it is planned, and what the plan is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_engine import FakeEngine
+from support_runs import OWNER, bench_at, next_of
+
+from hobnob.server import wire
+from hobnob.server.engine.protocol import ChatMessage
+from hobnob.server.engine.state import EngineState, EngineStatus
+from hobnob.server.errors import EmptyPrompt, InvalidRequest
+from hobnob.server.intake import expected_n_ctx
+from hobnob.server.requests import CompletionRequest
+
+
+async def test_options_of_the_config_the_conversation_and_the_request_add_up(
+    tmp_path: Path,
+) -> None:
+    defaults = {"temperature": 0.5, "top_k": 7, "min_p": 0.25}
+    async with bench_at(tmp_path, sampling=defaults) as bench:
+        first = await bench.send(settings={"temperature": 0.75, "top_k": 9}, options={"top_k": 11})
+        sampling = bench.engine.submitted[-1].sampling
+        assert (sampling.temperature, sampling.top_k, sampling.min_p) == (0.75, 11, 0.25)
+        assert first.run.params["top_k"] == 11
+        await bench.finish(first)
+        await bench.saved(first)
+        await bench.send("More", conversation=first.conversation.id)
+        sampling = bench.engine.submitted[-1].sampling
+        assert (sampling.temperature, sampling.top_k) == (0.75, 9)
+
+
+async def test_settings_of_a_new_conversation_are_checked_before_they_are_stored(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        with pytest.raises(InvalidRequest):
+            await bench.send(settings={"temperature": -1})
+        assert await bench.store.conversations(OWNER) == []
+
+
+async def test_a_conversation_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        first = await bench.send()
+        await bench.finish(first)
+        await bench.saved(first)
+        again = await bench.send("More", conversation=first.conversation.id[:8])
+        assert again.conversation.id == first.conversation.id
+
+
+async def test_a_completion_needs_messages_of_a_bounded_size(tmp_path: Path) -> None:
+    async with bench_at(tmp_path, max_text_bytes=10) as bench:
+        with pytest.raises(EmptyPrompt):
+            await bench.runs.complete(CompletionRequest(OWNER, []))
+        with pytest.raises(InvalidRequest, match="10"):
+            messages = [ChatMessage("user", "123456"), ChatMessage("user", "éé1")]
+            await bench.runs.complete(CompletionRequest(OWNER, messages))
+
+
+@pytest.mark.parametrize(("exact_rows", "exact"), [(63, True), (0, False)])
+async def test_a_reply_is_called_exact_only_where_it_was_asked_and_is_so(
+    tmp_path: Path, exact_rows: int, exact: bool
+) -> None:
+    async with bench_at(tmp_path, FakeEngine(exact_rows=exact_rows)) as bench:
+        asked, plain = await bench.send(options={"exact": True}), await bench.send()
+        for turn, expected in ((asked, exact), (plain, False)):
+            reader = await bench.runs.follow(OWNER, turn.run.id)
+            assert (await next_of(reader, wire.MessageStart)).exact is expected
+        assert [submit.exact for submit in bench.engine.submitted] == [True, False]
+
+
+def test_before_the_weights_are_loaded_the_window_is_what_was_trained_and_configured() -> None:
+    text = FakeEngine(n_ctx=4096).status.text
+    assert text is not None
+    assert expected_n_ctx(EngineStatus(EngineState.LOADING), text) == 4096
+    assert expected_n_ctx(EngineStatus(EngineState.LOADING, n_ctx_limit=1024), text) == 1024
+    assert expected_n_ctx(EngineStatus(EngineState.LOADING, n_ctx_limit=9999), text) == 4096
+    ready = FakeEngine(n_ctx=2048).status
+    assert expected_n_ctx(ready, text) == 2048

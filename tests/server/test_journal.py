@@ -1,0 +1,134 @@
+"""What readers see and what is stored when the store cannot write, and after."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from support_runs import OWNER, bench_at, drain, next_of, numbered, stop_of, text_of, types_of
+
+from hobnob.server import wire
+from hobnob.store.values import Append, StoreError
+
+WHOLE = "Hello, world!"
+
+
+async def test_a_full_disk_is_said_before_what_is_not_saved_is_shown(tmp_path: Path) -> None:
+    async with bench_at(tmp_path, store_retry_s=60) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        bench.store.fill_disk()
+        bench.engine.step()
+        first, second = await anext(reader), await anext(reader)
+        assert isinstance(first.payload, wire.NotSaved) and "disk is full" in first.payload.message
+        assert first.seq is None
+        assert second == wire.Event(4, wire.BlockDelta(0, "Hello"))
+        assert not bench.runs.saving
+        bench.engine.finish_all()
+        rest = await drain(reader)
+        assert types_of(rest).count("not_saved") == 0  # once is enough
+        assert text_of(rest) == ", world!"
+        assert stop_of(rest).status == "completed"
+        late = await bench.read_all(turn.run.id)
+        assert isinstance(late[0].payload, wire.NotSaved)
+        assert text_of(late) == WHOLE
+
+
+async def test_when_there_is_room_again_the_backlog_is_stored_in_order(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        bench.store.fill_disk()
+        bench.engine.step()
+        await next_of(reader, wire.BlockDelta)
+        bench.engine.step()
+        await next_of(reader, wire.BlockDelta)
+        bench.store.free_disk()
+        bench.engine.finish_all()
+        events = numbered(await bench.read_all(turn.run.id))
+        assert (await bench.saved(turn)).text == WHOLE
+        logged = await bench.store.events(OWNER, turn.run.id)
+        assert [(row.seq, wire.load(row.type, row.data)) for row in logged] == [
+            (event.seq, event.payload) for event in events
+        ]
+        assert bench.runs.saving
+
+
+async def test_an_end_that_could_not_be_stored_is_tried_again_without_any_step(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        bench.store.fill_disk()
+        bench.engine.finish_all()
+        assert stop_of(await drain(reader)).status == "completed"
+        assert (await bench.store.message(OWNER, turn.reply.id)).status == "running"
+        bench.store.free_disk()
+        assert (await bench.saved(turn)).text == WHOLE
+        late = await bench.read_all(turn.run.id)
+        assert "not_saved" not in types_of(late)
+
+
+async def test_a_log_that_the_store_refuses_ends_its_run_and_no_other(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        bad, good = await bench.send(), await bench.send()
+        reader = await bench.runs.follow(OWNER, bad.run.id)
+        await next_of(reader, wire.BlockStart)
+        append = bench.store.append
+
+        async def refusing(batch: list[Append]) -> None:
+            if any(part.run == bad.run.id for part in batch):
+                raise StoreError("there is no such run")
+            await append(batch)
+
+        bench.store.append = refusing  # type: ignore[method-assign, assignment]
+        bench.engine.step()
+        rest = await drain(reader)
+        assert stop_of(rest).status == "cancelled"
+        assert text_of(rest) == "Hello"
+        assert bench.engine.cancelled == [bad.run.id]
+        bench.engine.finish_all()
+        assert text_of(await bench.read_all(good.run.id)) == WHOLE
+        assert (await bench.saved(good)).text == WHOLE
+
+
+async def test_a_reader_that_is_slow_costs_the_others_nothing(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        idle = [await bench.runs.follow(OWNER, turn.run.id) for _ in range(50)]
+        events = await bench.finish(turn)
+        assert text_of(events) == WHOLE
+        assert numbered(await drain(idle[0])) == numbered(events)
+
+
+async def test_a_stop_waits_for_what_was_received_to_be_logged(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        bench.store.gate = asyncio.Event()
+        bench.engine.step()
+        stopping = asyncio.create_task(bench.runs.stop())
+        await asyncio.sleep(0.02)
+        bench.store.gate.set()
+        await stopping
+        logged = await bench.store.events(OWNER, turn.run.id)
+        assert logged[-1].type == "content_block_delta"
+
+
+async def test_a_fault_of_the_journal_ends_every_reader_and_is_reported(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+
+        async def broken(batch: list[Append]) -> None:
+            raise ZeroDivisionError
+
+        bench.store.append = broken  # type: ignore[method-assign, assignment]
+        bench.engine.step()
+        (last,) = await drain(reader)
+        assert isinstance(last.payload, wire.StreamError) and last.payload.code == "internal"
+        assert [type(fault["exception"]) for fault in bench.faults] == [ZeroDivisionError]
+        bench.faults.clear()

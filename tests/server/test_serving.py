@@ -1,0 +1,272 @@
+"""A real server process: how it comes up, and every way in which it goes down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hobnob.paths import Paths
+from hobnob.server import serving
+from hobnob.server.lifecycle import Lifecycle
+from hobnob.server.wire import API
+from hobnob.store.store import Store
+
+PROGRAM = Path(__file__).parents[1] / "support" / "serve_fake.py"
+PATIENCE_SECONDS = 30
+"""For a machine that does other things meanwhile; only a failing test waits for as long."""
+STOP_BOUND_SECONDS = 5.0
+"""What the product promises. On the process's own clock, so that a busy machine counts too."""
+
+
+@dataclass(slots=True)
+class Process:
+    child: subprocess.Popen[str]
+    paths: Paths
+    state: dict[str, Any]
+    client: httpx.AsyncClient
+
+    async def start_run(self) -> str:
+        path = f"{API}/conversations/new/messages"
+        answer = await self.client.post(path, json={"text": "go on and on"})
+        return str(answer.json()["run"]["id"])
+
+    async def ended(self) -> tuple[int, str]:
+        """Exit code and what it said on stderr."""
+        await until(lambda: self.child.poll() is not None)
+        assert self.child.stderr is not None
+        return self.child.wait(), self.child.stderr.read()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def process(home: Path, *arguments: str) -> AsyncIterator[Process]:
+    paths = Paths.home({"HOBNOB_HOME": str(home)})
+    child = subprocess.Popen(
+        [sys.executable, str(PROGRAM), *arguments],
+        env={**os.environ, "HOBNOB_HOME": str(home)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        await until(lambda: _state(paths).get("pid") == child.pid or child.poll() is not None)
+        state = _state(paths)
+        headers = {"x-api-key": paths.key_file.read_text().strip()}
+        async with httpx.AsyncClient(
+            base_url=state["url"], headers=headers, trust_env=False
+        ) as client:
+            yield Process(child, paths, state, client)
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+        assert child.stderr is not None
+        child.stderr.close()
+
+
+def _state(paths: Paths) -> dict[str, Any]:
+    """Of whoever wrote it: after a kill the file of the dead server is still there."""
+    try:
+        return dict(json.loads(paths.state_file.read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_it_with_streams_open_and_every_reader_is_told(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with process(tmp_path) as server:
+        run = await server.start_run()
+        chat = {"model": "default", "messages": [{"role": "user", "content": "x"}]}
+        native, streamed = asyncio.Event(), asyncio.Event()
+
+        async def read(method: str, path: str, seen: asyncio.Event, **fields: Any) -> str:
+            text = ""
+            async with server.client.stream(method, path, **fields) as answer:
+                async for part in answer.aiter_text():
+                    text += part
+                    if "word" in text:
+                        seen.set()
+            return text
+
+        path = f"{API}/runs/{run}/events"
+        following = asyncio.create_task(read("GET", path, native))
+        body = {**chat, "stream": True}
+        chatting = asyncio.create_task(read("POST", "/v1/chat/completions", streamed, json=body))
+        whole = asyncio.create_task(server.client.post("/v1/chat/completions", json=chat))
+        await native.wait()
+        await streamed.wait()
+        asked_at = time.monotonic()
+        server.child.send_signal(number)
+        code, said = await server.ended()
+        assert time.monotonic() - asked_at < STOP_BOUND_SECONDS
+        assert (code, said) == (0, "")
+        assert (await following).rstrip().splitlines()[-2] == "event: error"
+        assert "server_stopping" in (await following)
+        assert "server_stopping" in (await chatting) and "[DONE]" not in (await chatting)
+        assert (await whole).status_code == 503
+        assert not server.paths.state_file.exists()
+    store = await Store.open(server.paths.database)
+    assert [one.id for one in await store.in_flight()] == [run]
+    await store.close()
+
+
+async def test_a_request_to_stop_ends_it_as_a_signal_does(tmp_path: Path) -> None:
+    async with process(tmp_path) as server:
+        await server.start_run()
+        answer = await server.client.post(f"{API}/stop")
+        assert (answer.status_code, answer.json()) == (202, {"stopping": True})
+        assert await server.ended() == (0, "")
+
+
+async def test_a_client_that_does_not_read_cannot_hold_it_up(tmp_path: Path) -> None:
+    async with process(tmp_path) as server:
+        run = await server.start_run()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.state["port"])
+        key = server.client.headers["x-api-key"]
+        head = (
+            f"GET {API}/runs/{run}/events HTTP/1.1\r\nHost: localhost\r\nx-api-key: {key}\r\n\r\n"
+        )
+        writer.write(head.encode())
+        await reader.readline()
+        asked_at = time.monotonic()
+        server.child.terminate()
+        assert await server.ended() == (0, "")
+        assert time.monotonic() - asked_at < STOP_BOUND_SECONDS
+        writer.close()
+
+
+async def test_a_part_that_does_not_close_is_left_behind(tmp_path: Path) -> None:
+    async with process(tmp_path, "--stuck") as server:
+        asked_at = time.monotonic()
+        server.child.terminate()
+        code, said = await server.ended()
+        assert time.monotonic() - asked_at < STOP_BOUND_SECONDS
+        assert code == 1
+        assert "Traceback" not in said
+        assert not server.paths.state_file.exists()
+
+
+async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    async with process(tmp_path, "--stuck") as server:
+        server.child.terminate()
+        await until(lambda: not server.paths.state_file.exists())
+        server.child.send_signal(signal.SIGINT)
+        code, said = await server.ended()
+        assert code == 128 + signal.SIGINT
+        assert "Traceback" not in said
+
+
+async def test_the_port_and_the_lock_are_free_again_at_once(tmp_path: Path) -> None:
+    async with process(tmp_path) as first:
+        await first.start_run()
+        first.child.terminate()
+        await first.ended()
+    async with process(tmp_path) as second:
+        assert second.state["instance"] == first.state["instance"]
+
+
+async def test_an_unused_server_ends_by_itself(tmp_path: Path) -> None:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, str(PROGRAM), "--idle", "0.2"],
+        env={**os.environ, "HOBNOB_HOME": str(tmp_path)},
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not Paths.home({"HOBNOB_HOME": str(tmp_path)}).state_file.exists()
+
+
+class Busy:
+    """As much of `Runs` as the idle watch looks at."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+
+    @property
+    def live_count(self) -> int:
+        """One run goes on for the first ten looks, though nobody reads it."""
+        self.looked += 1
+        return int(self.looked <= 10)
+
+
+async def test_a_server_that_writes_a_reply_is_in_use_though_nobody_reads_it() -> None:
+    now = [0.0]
+    lifecycle = Lifecycle(clock=lambda: now[0])
+    runs: Any = Busy()
+
+    async def tick(_: float) -> None:
+        now[0] += 1
+
+    await serving.watch_idleness(lifecycle, runs, 3.0, sleep=tick)
+    assert lifecycle.stopping
+    assert now[0] == 13  # the last look that found it busy, and the bound after that
+
+
+async def test_the_state_file_says_where_and_who(tmp_path: Path) -> None:
+    async with process(tmp_path) as server:
+        health = (await server.client.get("/health")).json()
+        assert server.state["pid"] == server.child.pid
+        assert server.state["url"] == f"http://127.0.0.1:{server.state['port']}"
+        assert server.state["instance"] == health["instance"]
+        assert server.paths.state_file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    async with process(tmp_path) as first:
+        run = await first.start_run()
+        path = f"{API}/runs/{run}/events"
+        seen = ""
+        async with first.client.stream("GET", path) as answer:
+            async for part in answer.aiter_text():
+                seen += part
+                if seen.count("word") >= 3:
+                    break
+        first.child.kill()
+        await first.ended()
+    async with process(tmp_path) as second:
+        assert (await second.client.get(f"{API}/runs/{run}")).json()["status"] == "running"
+        again = ""
+        async with second.client.stream("GET", path) as answer:
+            async for part in answer.aiter_text():
+                again += part
+                if again.count("word") > seen.count("word"):
+                    break
+        whole = seen[: seen.rindex("\n\n")]
+        assert again.startswith(whole)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+async def test_an_idle_server_stays_small(tmp_path: Path) -> None:
+    async with process(tmp_path) as server:
+        await server.client.post(
+            "/v1/chat/completions",
+            json={
+                "model": "default",
+                "max_tokens": 3,
+                "messages": [{"role": "user", "content": "x"}],
+            },
+        )
+        rollup = Path(f"/proc/{server.child.pid}/smaps_rollup").read_text()
+        (pss_kb,) = [int(line.split()[1]) for line in rollup.splitlines() if line[:4] == "Pss:"]
+        assert pss_kb < 120 * 1024

@@ -1,0 +1,209 @@
+"""A client that answers from memory, and whose streams a test writes event by event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hobnob.server import wire
+from hobnob.server.wire import Event
+from hobnob.tui.notice import ClientError, Notice
+from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn
+
+NOW_MS = 1_760_000_000_000
+
+
+class Script:
+    """The stream of one run. A test puts items in; `finish` ends it."""
+
+    def __init__(self) -> None:
+        self.items: list[Event | Notice | ClientError] = []
+        self.readers = 0
+        self._news = asyncio.Event()
+        self._seq = 0
+
+    def put(self, item: wire.Payload | Notice | ClientError) -> None:
+        if isinstance(item, Notice | ClientError):
+            self.items.append(item)
+        else:
+            self._seq += item.NUMBERED
+            self.items.append(Event(self._seq if item.NUMBERED else None, item))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def text(self, text: str, *, size: int = 0) -> None:
+        """Deltas of `size` characters; one delta for 0."""
+        for at in range(0, len(text), size or len(text) or 1):
+            self.put(wire.BlockDelta(0, text[at : at + (size or len(text))]))
+
+    def start(self, reply: str = "r", *, left_out: list[str] | None = None) -> None:
+        self.put(wire.Context(120, 2048, 3, left_out or []))
+        self.put(wire.MessageStart("run", "c", reply, "Test-Model-1B", 7))
+        self.put(wire.BlockStart(0))
+
+    def finish(self, status: str = "completed", reason: str = "end_turn") -> None:
+        self.put(wire.BlockStop(0))
+        usage = wire.Usage(1204, 1100, 88)
+        timings = wire.Timings(prefill_s=0.3, first_decode_s=0.1, decode_s=2.8)
+        self.put(wire.MessageDelta(reason, None, usage, timings))
+        self.put(wire.MessageStop(status, reason))
+
+    async def read(self) -> AsyncIterator[Event | Notice]:
+        at = 0
+        self.readers += 1
+        try:
+            while True:
+                while at >= len(self.items):
+                    await self._news.wait()
+                item = self.items[at]
+                at += 1
+                if isinstance(item, ClientError):
+                    raise item
+                yield item
+                if isinstance(item, Event) and isinstance(item.payload, wire.MessageStop):
+                    return
+        finally:
+            self.readers -= 1
+
+
+class FakeClient:
+    """The interface of hobnob.tui.client.Client as far as the app uses it."""
+
+    def __init__(self) -> None:
+        self.talks: dict[str, Conversation] = {}
+        self.stored: dict[str, list[Message]] = {}
+        self.siblings: dict[str, list[str]] = {}
+        self.branches: dict[str, list[Message]] = {}
+        self.scripts: dict[str, Script] = {}
+        self.hits: list[Hit] = []
+        self.state: dict[str, Any] = {
+            "engine": {"state": "ready"},
+            "model": {"id": "test", "name": "Test-Model-1B", "starter": False},
+        }
+        self.refuse: ClientError | None = None
+        """What the next call that posts is refused with."""
+        self.sent: list[dict[str, Any]] = []
+        self.cancelled: list[str] = []
+        self.heads: list[str] = []
+        self.closed = False
+        self._count = 0
+
+    async def __aenter__(self) -> FakeClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.closed = True
+
+    # ---- for tests ----------------------------------------------------------------------------
+
+    def talk(self, title: str, *texts: str, id: str | None = None) -> Conversation:
+        """A stored conversation of alternating messages."""
+        self._count += 1
+        id = id or f"c{self._count:04d}"
+        head = None
+        messages = []
+        for number, text in enumerate(texts):
+            message = Message(
+                id=f"{id}-m{number}",
+                conversation=id,
+                parent=head,
+                role="assistant" if number % 2 else "user",
+                text=text,
+                status="completed",
+                created_at=NOW_MS,
+                model="Test-Model-1B" if number % 2 else None,
+            )
+            messages.append(message)
+            head = message.id
+        made = Conversation(
+            id, title, head=head, created_at=NOW_MS, updated_at=NOW_MS, change=self._count
+        )
+        self.talks[id], self.stored[id] = made, messages
+        return made
+
+    @property
+    def script(self) -> Script:
+        """The newest run's stream."""
+        return list(self.scripts.values())[-1]
+
+    # ---- the interface ------------------------------------------------------------------------
+
+    async def conversations(
+        self, *, limit: int = 50, before: int | None = None, query: str | None = None
+    ) -> list[Conversation]:
+        found = sorted(self.talks.values(), key=lambda one: -one.change)
+        found = [one for one in found if before is None or one.change < before]
+        return [one for one in found if not query or query.lower() in one.title.lower()][:limit]
+
+    async def branch(self, id: str, leaf: str | None = None) -> Branch:
+        if id not in self.talks:
+            raise ClientError("not_found", "No such conversation.")
+        messages = self.branches.get(leaf or "", self.stored[id])
+        return Branch(self.talks[id], list(messages), dict(self.siblings))
+
+    async def update_conversation(self, id: str, **changes: Any) -> Conversation:
+        if "head" in changes:
+            self.heads.append(changes["head"])
+        self.talks[id] = replace(self.talks[id], **changes)
+        return self.talks[id]
+
+    async def delete_conversation(self, id: str) -> None:
+        self.talks.pop(id)
+
+    async def send(
+        self,
+        conversation: str | None,
+        text: str,
+        *,
+        parent: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        system: str | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        self._refuse()
+        self.sent.append({"conversation": conversation, "text": text, "parent": parent, "key": key})
+        if conversation is None:
+            conversation = self.talk(text[:20]).id
+        number = len(self.sent)
+        message = Message(
+            f"u{number}", conversation, parent, "user", text, "completed", created_at=NOW_MS
+        )
+        return self._turn(conversation, message)
+
+    async def regenerate(
+        self,
+        conversation: str,
+        parent: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        self._refuse()
+        self.sent.append({"regenerate": parent})
+        message = Message(parent, conversation, None, "user", "", "completed")
+        return self._turn(conversation, message)
+
+    def _turn(self, conversation: str, message: Message) -> Turn:
+        number = len(self.sent)
+        reply = Message(f"r{number}", conversation, message.id, "assistant", "", "running")
+        self.scripts[f"run{number}"] = Script()
+        return Turn(self.talks[conversation], message, reply, Run(f"run{number}", conversation))
+
+    def _refuse(self) -> None:
+        if self.refuse is not None:
+            error, self.refuse = self.refuse, None
+            raise error
+
+    def stream(self, run: str, after: int = 0) -> AsyncIterator[Event | Notice]:
+        return self.scripts.setdefault(run, Script()).read()
+
+    async def cancel(self, run: str) -> None:
+        self.cancelled.append(run)
+
+    async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
+        return self.hits[:limit]
+
+    async def status(self) -> dict[str, Any]:
+        return self.state

@@ -1,0 +1,478 @@
+"""The Textual app: paints first, connects then, and leaves the terminal as it found it.
+
+Owns the connection, the list of conversations and what concerns the whole screen. A reply that
+is being written when the app ends goes on in the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on, work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from hobnob.paths import Paths
+from hobnob.tui import clipboard, themes
+from hobnob.tui.chat import Chat
+from hobnob.tui.clean import clean
+from hobnob.tui.composer import Composer
+from hobnob.tui.drafts import Drafts
+from hobnob.tui.library import Library
+from hobnob.tui.line import Line
+from hobnob.tui.message import MessageView
+from hobnob.tui.model_watch import ModelState, watch
+from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.prompts import Prompts
+from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
+from hobnob.tui.sidebar import ConversationList, Sidebar
+from hobnob.tui.talk import Talk
+
+if TYPE_CHECKING:
+    from hobnob.launch import Target
+    from hobnob.tui.client import Client
+
+Connect = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager["Client"]]
+"""Opens the connection, starting a server if need be; hears what to tell meanwhile."""
+
+QUIT_AGAIN_SECONDS = 1.5
+CLOSE_SECONDS = 1.0
+NARROW_COLUMNS = 84
+"""Below this the list of conversations is only shown when it is asked for."""
+KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands   F1 keys"
+
+
+class HobnobApp(App[int]):
+    CSS_PATH = "app.tcss"
+    TITLE = "hobnob"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", id="app.quit", priority=True),
+        Binding("ctrl+c", "copy_stop_or_quit", "Copy, stop or quit", id="app.interrupt"),
+        Binding("ctrl+n", "new", "New conversation", id="app.new", priority=True),
+        Binding("ctrl+s", "list", "Conversations", id="app.list", priority=True),
+        Binding("f3,ctrl+k", "search", "Search everything", id="app.search", priority=True),
+        Binding("ctrl+r", "reconnect", "Connect again", id="app.reconnect"),
+        Binding("f1", "help", "Keys", id="app.help", priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", id="app.suspend", show=False),
+    ]
+
+    def __init__(
+        self,
+        connect: Connect,
+        state_dir: Path,
+        *,
+        conversation: str | None = None,
+        system: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        theme: str = themes.DARK.name,
+        keymap: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._connect_with = connect
+        self._first = conversation
+        self._exits = AsyncExitStack()
+        self._quit_asked = 0.0
+        self.line = Line()
+        self.talk = Talk(self.line, system=system, options=options)
+        self.library = Library(self.line)
+        self._drafts = Drafts(state_dir / "drafts")
+        self._prompts = Prompts(state_dir / "prompts.jsonl")
+        for one in themes.THEMES:
+            self.register_theme(one)
+        self.theme = theme if theme in self.available_themes else themes.DARK.name
+        if keymap:
+            self.set_keymap(dict(keymap))
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="desk"):
+            yield Sidebar()
+            yield Chat(self.talk, self._drafts, self._prompts)
+        with Horizontal(id="statusbar"):
+            yield Static(KEYS, id="keys", markup=False)
+            yield Static("", id="connection", markup=False)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.quiet_colours(self.current_theme)
+
+    @property
+    def chat(self) -> Chat:
+        return self.query_one(Chat)
+
+    @property
+    def sidebar(self) -> Sidebar:
+        return self.query_one(Sidebar)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._after_first_paint)
+
+    def _after_first_paint(self) -> None:
+        self._connect()
+
+    # ---- connection ---------------------------------------------------------------------------
+
+    @work(exclusive=True, group="connect")
+    async def _connect(self) -> None:
+        self.line.reset()
+        self.say("connecting…")
+        try:
+            client = await self._exits.enter_async_context(self._connect_with(self._hear))
+        except ClientError as error:
+            self.line.fail(error)
+            self.say("not connected")
+            self.chat.say_trouble(f"{clean(error.message)}  Ctrl+R tries again.")
+            return
+        self.line.open(client)
+        self.say("")
+        self.chat.say_trouble("")
+        self._watch_model()
+        self._refresh_list()
+        if self._first is not None:
+            first, self._first = self._first, None
+            self.chat.open(first)
+        elif self.talk.live is not None and self.talk.id is not None:
+            self.chat.open(self.talk.id)
+
+    def _hear(self, notice: Notice) -> None:
+        """What the client says while one of its calls waits."""
+        if notice.kind is NoticeKind.CONNECTED:
+            self.say("")
+        elif notice.kind is NoticeKind.RESTARTED:
+            self.say("the server was restarted")
+            self._watch_model()
+        elif notice.kind is NoticeKind.STARTING:
+            self.say("starting the server…")
+        else:
+            self.say(f"{notice.reason} · reconnecting…")
+
+    def action_reconnect(self) -> None:
+        if self.line.client is None:
+            self._connect()
+        else:
+            self._refresh_list()
+            self._watch_model()
+
+    @work(exclusive=True, group="model")
+    async def _watch_model(self) -> None:
+        async for state in watch(self.line):
+            self._show_model(state)
+
+    def _show_model(self, state: ModelState) -> None:
+        self.chat.say_model(state.words, failed=state.failed, starter=state.starter)
+
+    def say(self, words: str) -> None:
+        """The state of the connection, in words."""
+        self.query_one("#connection", Static).update(Content(clean(words)))
+
+    # ---- the list -----------------------------------------------------------------------------
+
+    @work(exclusive=True, group="list")
+    async def _refresh_list(self) -> None:
+        await self._list_changed(self.library.refresh)
+
+    @work(exclusive=True, group="list")
+    async def _filter_list(self, query: str) -> None:
+        await asyncio.sleep(0.12)  # the next key cancels this
+        self.library.query = query
+        await self._list_changed(self.library.refresh)
+
+    @work(exclusive=True, group="list")
+    async def _more_of_list(self) -> None:
+        await self._list_changed(self.library.more)
+
+    async def _list_changed(self, load: Callable[[], Any]) -> None:
+        try:
+            await load()
+        except ClientError as error:
+            self.say(error.message)
+            return
+        self.sidebar.show(self.library.shown)
+        self.sidebar.mark(self.talk.id)
+
+    @on(Sidebar.MoreWanted)
+    def _more_wanted(self) -> None:
+        if self.library.has_more:
+            self._more_of_list()
+
+    @on(Sidebar.Filtered)
+    def _filtered(self, event: Sidebar.Filtered) -> None:
+        if event.query != self.library.query:
+            self._filter_list(event.query)
+
+    @on(Sidebar.Opened)
+    def _opened(self, event: Sidebar.Opened) -> None:
+        self._hide_overlaid_list()
+        self.chat.open(event.conversation)
+
+    @on(Chat.Changed)
+    def _chat_changed(self) -> None:
+        self.sidebar.mark(self.talk.id)
+        if self.line.client is not None:
+            self._refresh_list()
+
+    @on(ConversationList.Wish)
+    def _list_wish(self, event: ConversationList.Wish) -> None:
+        if event.what == "leave":
+            self._hide_overlaid_list()
+            self.chat.composer.focus()
+        elif event.what == "filter":
+            self.sidebar.query_one("#filter").focus()
+        elif event.what == "undo":
+            self.library.undo()
+            self.sidebar.show(self.library.shown)
+        elif event.conversation is not None and event.what == "delete":
+            self._delete(event.conversation)
+        elif event.conversation is not None:
+            self._rename(event.conversation)
+
+    def _delete(self, id: str) -> None:
+        """Gone from the list at once, from the disk a little later: u takes it back."""
+        self.library.delete_later(id)
+        self.sidebar.show(self.library.shown)
+        if id == self.talk.id:
+            self.chat.new()
+        self.sidebar.rows.focus()
+        self.notify(f"Deleted. U undoes it for {self.library.UNDO_SECONDS:.0f} s.", markup=False)
+        self.set_timer(self.library.UNDO_SECONDS, self._delete_due)
+
+    @work(group="delete")
+    async def _delete_due(self) -> None:
+        try:
+            await self.library.delete_due()
+        except ClientError as error:
+            self.notify(f"Not deleted: {error.message}", severity="error", markup=False)
+            self._refresh_list()
+
+    @work
+    async def _rename(self, id: str) -> None:
+        old = next((one.title for one in self.library.shown if one.id == id), "")
+        title = await self.push_screen_wait(AskScreen("New name", old))
+        if not title:
+            return
+        try:
+            renamed = await (await self.line.get()).update_conversation(id, title=title)
+        except ClientError as error:
+            self.notify(f"Not renamed: {error.message}", severity="error", markup=False)
+            return
+        if self.talk.conversation is not None and self.talk.id == id:
+            self.talk.conversation = renamed
+            self.chat.show_title()
+        self._refresh_list()
+
+    # ---- keys ---------------------------------------------------------------------------------
+
+    def action_new(self) -> None:
+        self._hide_overlaid_list()
+        self.chat.new()
+
+    def action_list(self) -> None:
+        """Show and focus the list; a second press goes back."""
+        if self.sidebar.rows.has_focus:
+            self._hide_overlaid_list()
+            self.chat.composer.focus()
+        else:
+            self.sidebar.add_class("asked")
+            self.sidebar.rows.focus()
+
+    def _hide_overlaid_list(self) -> None:
+        self.sidebar.remove_class("asked")
+
+    @work
+    async def action_search(self) -> None:
+        found: Chosen | None = await self.push_screen_wait(SearchScreen(self.line))
+        if found is not None:
+            self.chat.open(found.conversation, found.message)
+
+    def action_help(self) -> None:
+        if self.screen.query("HelpPanel"):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+    def action_copy_stop_or_quit(self) -> None:
+        """Ctrl+C: the selection if there is one, else the reply that runs, else twice to quit."""
+        if self.screen.get_selected_text():
+            self.screen.action_copy_text()
+        elif self.talk.live is not None:
+            self.chat.action_stop()
+        else:
+            self.ask_to_quit()
+
+    def ask_to_quit(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._quit_asked < QUIT_AGAIN_SECONDS:
+            self.exit(0)
+        else:
+            self._quit_asked = now
+            self.notify("Ctrl+C again quits.", timeout=QUIT_AGAIN_SECONDS, markup=False)
+
+    @on(Composer.Leave)
+    async def _leave(self) -> None:
+        await self.action_quit()
+
+    async def action_quit(self) -> None:
+        self.chat.leave()
+        self.exit(0)
+
+    @on(Chat.Command)
+    async def _command(self, event: Chat.Command) -> None:
+        actions: dict[str, Callable[[], Any]] = {
+            "/new": self.action_new,
+            "/list": self.action_list,
+            "/search": self.action_search,
+            "/find": self.chat.action_find,
+            "/regenerate": self.chat.regenerate_last,
+            "/copy": self._copy_last,
+            "/code": self._copy_last_code,
+            "/rename": self._rename_this,
+            "/theme": self.action_change_theme,
+            "/help": self.action_help,
+        }
+        if event.name == "/quit":
+            await self.action_quit()
+        else:
+            actions[event.name]()
+
+    def _rename_this(self) -> None:
+        if self.talk.id is not None:
+            self._rename(self.talk.id)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield SystemCommand("New conversation", "Ctrl+N", self.action_new)
+        yield SystemCommand("Conversations", "Ctrl+S", self.action_list)
+        yield SystemCommand("Search everything", "F3", self.action_search)
+        yield SystemCommand("Find in this conversation", "Ctrl+F", self.chat.action_find)
+        yield SystemCommand("New reply", "to the last message", self.chat.regenerate_last)
+        yield SystemCommand("Copy the last reply", "/copy", self._copy_last)
+        yield SystemCommand("Copy the last code block", "/code", self._copy_last_code)
+        yield SystemCommand("Rename", "this conversation", self._rename_this)
+        yield SystemCommand("Colours", "choose a theme", self.action_change_theme)
+        yield SystemCommand("Keys", "F1", self.action_help)
+        yield SystemCommand("Quit", "Ctrl+Q; a running reply goes on", self.action_quit)
+
+    # ---- copying ------------------------------------------------------------------------------
+
+    @on(MessageView.Wish)
+    def _message_wish(self, event: MessageView.Wish) -> None:
+        if event.what == "copy":
+            self.copy(event.view.entry.text)
+        elif event.what == "copy_code":
+            self._copy_code(event.view.entry.code_blocks(), -1)
+
+    @on(MessageView.CopyCode)
+    def _code_clicked(self, event: MessageView.CopyCode) -> None:
+        self._copy_code(event.view.entry.code_blocks(), event.number)
+
+    def _copy_last(self) -> None:
+        if self.talk.entries:
+            self.copy(self.talk.entries[-1].text)
+
+    def _copy_last_code(self) -> None:
+        blocks = [code for entry in self.talk.entries for code in entry.code_blocks()]
+        self._copy_code(blocks, -1)
+
+    def _copy_code(self, blocks: list[str], number: int) -> None:
+        if -len(blocks) <= number < len(blocks):
+            self.copy(blocks[number])
+        else:
+            self.notify("There is no code block.", markup=False)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's own way in (mouse selection, Ctrl+C) takes ours."""
+        self._clipboard = text
+        self.copy(text)
+
+    @work(exclusive=True, group="copy")
+    async def copy(self, text: str) -> None:
+        text = clean(text)
+        ways = await clipboard.copy(text, self._write_to_terminal)
+        if ways:
+            words = f"Copied {len(text)} characters ({ways})."
+        else:
+            words = "Too long for the terminal's clipboard, and no copying program was found."
+        self.notify(words, timeout=2, markup=False)
+
+    def _write_to_terminal(self, data: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(data)
+
+    # ---- the editor ---------------------------------------------------------------------------
+
+    @on(Composer.EditOutside)
+    def _edit_outside(self) -> None:
+        from hobnob.tui.editor import edit
+
+        composer = self.chat.composer
+        try:
+            with self.suspend():
+                text = edit(composer.full_text, os.environ)
+        except OSError as error:
+            self.notify(f"The editor could not be run: {error}", severity="error", markup=False)
+            return
+        if text is not None:
+            composer.put(text)
+        self.refresh()
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    async def on_unmount(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.library.delete_all()
+                await self._exits.aclose()
+        except (TimeoutError, ClientError):
+            return  # the process ends anyway, and the server notices
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width < NARROW_COLUMNS, "narrow")
+
+
+async def run_app(app: HobnobApp) -> int:
+    """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, app.exit, 128 + number)
+    result = await app.run_async()
+    return app.return_code or result or 0
+
+
+def run(
+    target: Target,
+    *,
+    conversation: str | None = None,
+    system: str | None = None,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Start the app on this terminal; the exit code. Prints how to come back at the end."""
+    args = ["--model", model] if model else []
+
+    def connect(hear: Callable[[Notice], None]) -> Client:
+        from hobnob.tui.client import Client  # httpx; the first paint does not wait for it
+
+        return Client(target, server_args=args, on_notice=hear)
+
+    app = HobnobApp(
+        connect,
+        Paths.home().state_dir,
+        conversation=conversation,
+        system=system,
+        options=options,
+        theme=themes.choose(os.environ),
+    )
+    code = asyncio.run(run_app(app))
+    if app.talk.id is not None and not app.return_code:
+        sys.stdout.write(f"To go on with this conversation: hobnob -r {app.talk.id}\n")
+    return code

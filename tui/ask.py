@@ -1,0 +1,359 @@
+"""One question, its reply on stdout, an exit code: `hobnob ask`.
+
+Promises: each byte of the reply is printed once, over whatever happens to the connection, the
+server and the engine; only the reply is on stdout; Ctrl+C, SIGTERM and a closed stdout cancel
+the run, the death of this process does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hobnob import exits
+from hobnob.exits import Exit
+from hobnob.launch import Target
+from hobnob.server import wire
+from hobnob.server.wire import Event, Status
+from hobnob.tui.client import Client
+from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.options import model_argument
+from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_json
+from hobnob.tui.printed import Printed
+from hobnob.tui.records import Run, Turn
+
+CANCEL_SECONDS = 3.0
+"""How long a cancel may take to reach the server before we leave without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the command line asks for. With `resume` (a run's id) there is no prompt."""
+
+    prompt: str = ""
+    system: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    continue_last: bool = False
+    conversation: str | None = None
+    resume: str | None = None
+    printed: int | None = None  # bytes of the resumed reply that are printed already
+    as_json: bool = False
+    stream: bool = True
+    fail_on_truncation: bool = False
+    quiet: bool = False
+
+
+@dataclass(slots=True)
+class Reply:
+    """What is known of the reply so far; its JSON is a contract (docs/scripting.md)."""
+
+    run: str | None = None
+    conversation: str | None = None
+    message: str | None = None
+    model: str | None = None
+    seed: int | None = None
+    text: str = ""
+    status: str = Status.FAILED
+    stop_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    timings: dict[str, Any] | None = None
+    left_out: list[str] = field(default_factory=list)
+    error: dict[str, str] | None = None
+
+    def fail(self, code: str, message: str) -> None:
+        self.status = Status.FAILED
+        self.error = {"code": code, "message": message}
+
+
+def ask(target: Target, question: Question) -> Exit:
+    """Runs until the reply is printed. Never raises for what can go wrong outside of us."""
+    return asyncio.run(_Ask(target, question).run())
+
+
+class _Ask:
+    def __init__(self, target: Target, question: Question):
+        self._target = target
+        self._question = question
+        self._notes = Notes(quiet=question.quiet)
+        self._reply = Reply()
+        self._parts: list[str] = []
+        self._signal: signal.Signals | None = None
+        self._sending: asyncio.Task[Turn] | None = None
+        self._started = False  # the server was started for us, with our model
+        self._waiting = False  # an outage has been announced
+        self._output: Output | None = None
+        self._printed: Printed | None = None
+
+    async def run(self) -> Exit:
+        if sys.stdout is None:
+            return Exit.CLOSED_OUTPUT  # started with stdout closed: nobody wants the answer
+        self._watch_signals()
+        try:
+            code = await self._answer()
+        except OutputClosed:
+            return Exit.CLOSED_OUTPUT
+        except OutputFailed as failed:
+            self._notes.error(str(failed))
+            return Exit.OUTPUT
+        except ClientError as error:
+            self._notes.error(self._sentence(error))
+            self._reply.fail(error.code, error.message)
+            code = error.exit_code
+        except asyncio.CancelledError:
+            code = self._interrupted()
+        finally:
+            self._notes.clear()
+            if self._printed is not None:
+                self._printed.close()
+        return self._finish(code)
+
+    # ---- asking -------------------------------------------------------------------------------
+
+    async def _answer(self) -> Exit:
+        model = self._question.model
+        arguments = [] if model is None else ["--model", model_argument(model)]
+        async with Client(self._target, server_args=arguments, on_notice=self._on_notice) as client:
+            try:
+                run = await self._begin(client)
+                self._open_output(run)
+                await self._follow(client, run)
+                if not self._question.as_json:
+                    await self._print_end()
+            except asyncio.CancelledError:
+                if self._signal is None:
+                    raise
+                await self._stop(client)
+                return self._interrupted()
+            except (OutputClosed, OutputFailed):
+                await self._stop(client)
+                raise
+        return self._verdict()
+
+    async def _begin(self, client: Client) -> str:
+        question = self._question
+        if question.resume is not None:
+            self._note_run(await client.run(question.resume))
+            return question.resume
+        if question.model is not None and not self._started:
+            await _check_model(client, question.model)
+        conversation = await self._conversation(client)
+        system = question.system
+        if conversation is not None and system is not None:
+            await client.update_conversation(conversation, system=system)
+            system = None
+        self._sending = asyncio.ensure_future(
+            client.send(conversation, question.prompt, options=question.options, system=system)
+        )
+        # Shielded: if we are interrupted now, the run must still become known to be cancelled.
+        turn = await asyncio.shield(self._sending)
+        self._note_run(turn.run)
+        return turn.run.id
+
+    async def _conversation(self, client: Client) -> str | None:
+        if self._question.conversation is not None:
+            return (await client.conversation(self._question.conversation)).id
+        if not self._question.continue_last:
+            return None
+        found = await client.conversations(limit=1)
+        if not found:
+            raise ClientError("not_found", "There is no conversation to continue.")
+        return found[0].id
+
+    def _note_run(self, run: Run) -> None:
+        self._reply.run = run.id
+        self._reply.conversation = run.conversation or None
+        self._reply.message = run.message or None
+        self._reply.model = run.model or None
+
+    def _open_output(self, run: str) -> None:
+        if self._question.as_json:
+            return
+        self._printed = Printed(self._target.paths.printed_dir, run)
+        skip = 0
+        if self._question.resume is not None:
+            given = self._question.printed
+            skip = self._printed.read() if given is None else given
+        self._output = Output.stdout(skip)
+
+    # ---- following ----------------------------------------------------------------------------
+
+    async def _follow(self, client: Client, run: str) -> None:
+        async with aclosing(client.stream(run)) as items:
+            async for item in items:
+                if isinstance(item, Notice):
+                    self._on_notice(item)
+                else:
+                    await self._on_event(item)
+
+    async def _on_event(self, event: Event) -> None:
+        reply = self._reply
+        self._waiting = False
+        match event.payload:
+            case wire.BlockDelta(text=text):
+                self._notes.clear()
+                self._parts.append(text)
+                if self._question.stream:
+                    await self._print(text)
+            case wire.MessageStart() as start:
+                reply.conversation, reply.message = start.conversation, start.message
+                reply.model, reply.seed = start.model, start.seed
+            case wire.MessageDelta() as delta:
+                reply.stop_reason = delta.stop_reason
+                reply.usage, reply.timings = asdict(delta.usage), asdict(delta.timings)
+            case wire.MessageStop() as stop:
+                reply.status, reply.stop_reason = stop.status, stop.stop_reason
+                if stop.error is not None:
+                    reply.error = asdict(stop.error)
+            case wire.Context(left_out=[_, *_] as left_out):
+                reply.left_out = list(left_out)
+                self._notes.say(
+                    f"The conversation is longer than the context window: its oldest "
+                    f"{len(left_out)} messages were left out of the prompt"
+                )
+            case other:
+                self._on_news(other)
+
+    def _on_news(self, payload: wire.Payload) -> None:
+        """What happens while we wait, and warnings."""
+        match payload:
+            case wire.Loading(model=model, done=done):
+                self._notes.progress(f"loading {model}: {done:.0%}")
+            case wire.Queued(position=position, eta_s=eta_s):
+                eta = "" if eta_s is None else f", about {eta_s:.0f} s"
+                self._notes.progress(f"waiting, number {position} in the queue{eta}")
+            case wire.Prefill(done=done, total=total):
+                self._notes.progress(f"reading the prompt: {done} of {total} tokens")
+            case wire.NotSaved(message=message):
+                self._notes.say(f"The reply is not being saved: {message}")
+            case wire.Restarted(reason=reason):
+                self._notes.say(f"The engine was restarted: {reason}")
+            case _:
+                pass
+
+    def _on_notice(self, notice: Notice) -> None:
+        if notice.kind is NoticeKind.STARTING:
+            self._started = True
+        if notice.kind in (NoticeKind.RECONNECTING, NoticeKind.BUSY):
+            if self._waiting:
+                return  # said once per outage
+            self._waiting = True
+            self._notes.say(f"{notice.reason.rstrip('.')}; trying again")
+        elif notice.kind is not NoticeKind.CONNECTED:
+            self._notes.say(notice.reason)
+
+    async def _print(self, text: str) -> None:
+        if self._output is None:
+            return
+        await self._output.write(text)
+        if self._printed is not None:
+            self._printed.note(self._output.printed)
+
+    async def _print_end(self) -> None:
+        if not self._question.stream:
+            await self._print("".join(self._parts))
+        if self._output is not None and self._output.printed:
+            await self._output.end()
+        if self._printed is not None:
+            self._printed.forget()
+
+    # ---- ending -------------------------------------------------------------------------------
+
+    def _verdict(self) -> Exit:
+        reply = self._reply
+        if reply.status == Status.LENGTH:
+            limit = "context window" if reply.stop_reason == wire.StopReason.CONTEXT else "limit"
+            self._notes.say(f"The reply was cut: the token {limit} was reached")
+            return Exit.TRUNCATED if self._question.fail_on_truncation else Exit.OK
+        if reply.status == Status.COMPLETED:
+            return Exit.OK
+        if reply.status == Status.CANCELLED:
+            self._notes.say("The reply was cancelled")
+            return Exit.CANCELLED
+        error = reply.error or {"code": reply.status, "message": "The reply failed."}
+        self._notes.error(error["message"])
+        return Exit.REFUSED if reply.status == Status.REFUSED else exits.for_code(error["code"])
+
+    def _finish(self, code: Exit) -> Exit:
+        """The JSON, whatever happened; otherwise the line end that a terminal needs."""
+        try:
+            if self._question.as_json:
+                self._reply.text = "".join(self._parts)
+                print_json(asdict(self._reply))
+            elif self._output is not None and self._output.terminal and self._parts:
+                self._output.end_now()
+        except OutputClosed:
+            return Exit.CLOSED_OUTPUT
+        except OutputFailed as failed:
+            self._notes.error(str(failed))
+            return Exit.OUTPUT
+        return code
+
+    def _sentence(self, error: ClientError) -> str:
+        """Where the run may go on without us, how to come back to it."""
+        run = self._reply.run
+        if run is None or error.code not in ("unreachable", "not_running"):
+            return error.message
+        return f"{error.message} The rest: hobnob ask --resume {run}"
+
+    # ---- stopping -----------------------------------------------------------------------------
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def on_signal(number: signal.Signals) -> None:
+            self._signal = number
+            for one in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(one)
+                signal.signal(one, signal.SIG_DFL)  # a second one ends us at once
+            task.cancel()
+
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, on_signal, one)
+
+    def _interrupted(self) -> Exit:
+        self._reply.status = Status.CANCELLED
+        self._reply.stop_reason = wire.StopReason.CANCELLED
+        return Exit.TERMINATED if self._signal is signal.SIGTERM else Exit.INTERRUPTED
+
+    async def _stop(self, client: Client) -> None:
+        """Cancel the run, if the server can be told in time."""
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                if self._reply.run is None and self._sending is not None:
+                    self._note_run((await self._sending).run)
+                run = self._reply.run
+                if run is not None:
+                    await client.cancel(run)
+                    if self._question.as_json:
+                        await self._read_stored(client, run)
+        except (ClientError, TimeoutError):
+            pass  # it ends by itself, or with its server
+
+    async def _read_stored(self, client: Client, run: str) -> None:
+        """The JSON of a cancelled reply shows what was stored of it."""
+        async with aclosing(client.stream(run)) as items:
+            async for _ in items:
+                pass
+        self._parts = [(await client.reply(await client.run(run))).text]
+
+
+async def _check_model(client: Client, wanted: str) -> None:
+    """The running server has one model; say so rather than answer with another."""
+    model = (await client.status()).get("model") or {}
+    path, id = str(model.get("path")), str(model.get("id"))
+    known = {id, id.removesuffix(".gguf"), path, os.path.basename(path)}
+    if model_argument(wanted) not in known and wanted.removesuffix(".gguf") not in known:
+        raise ClientError(
+            "model_not_found",
+            f"The running server has the model {model.get('id')}, not {wanted}. "
+            "`hobnob stop` ends it; then ask again.",
+        )

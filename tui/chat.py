@@ -1,0 +1,471 @@
+"""The chat: transcript, input and what stands around them; the keys and what they do.
+
+Owns the order of things (send, follow, stop, switch); the talk asks the server, the view shows.
+Nothing here waits for the network: that happens in workers, and each turns what went wrong into
+words on the screen.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Static
+
+from hobnob.tui import sidebar
+from hobnob.tui.commands import COMMANDS, CommandList
+from hobnob.tui.composer import Composer
+from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.find import FindBar
+from hobnob.tui.message import MessageView
+from hobnob.tui.notice import ClientError
+from hobnob.tui.prompts import Prompts
+from hobnob.tui.talk import Outgoing, Talk
+from hobnob.tui.transcript import USER, Entry
+from hobnob.tui.view import TranscriptView
+
+REPAINT_SECONDS = 1 / 15
+DRAFT_PAUSE_SECONDS = 0.7
+WELCOME = """\
+Type below and press Enter.
+
+Everything stays on this machine, and every reply is on disk
+before you see it: quit at any time, it goes on without you.
+
+Ctrl+N  new conversation      Ctrl+S  your conversations
+Ctrl+F  find                  Ctrl+P  all commands
+Esc     stop a reply          F1      keys"""
+
+STARTER = """
+
+
+The bundled starter model is answering. It is tiny and often wrong;
+`hobnob models list` shows what else is on this machine."""
+
+
+class Chat(Vertical):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "Stop", id="chat.stop"),
+        Binding("pageup", "scroll_page(-1)", "Scroll up", id="chat.page_up", priority=True),
+        Binding("pagedown", "scroll_page(1)", "Scroll down", id="chat.page_down", priority=True),
+        Binding("shift+up", "scroll_rows(-3)", "Scroll up a little", id="chat.up", priority=True),
+        Binding("shift+down", "scroll_rows(3)", "Scroll down", id="chat.down", priority=True),
+        Binding("ctrl+end", "to_end", "To the newest text", id="chat.end", priority=True),
+        Binding("alt+up", "to_message(-1)", "Message above", id="chat.message_up", priority=True),
+        Binding(
+            "alt+down", "to_message(1)", "Message below", id="chat.message_down", priority=True
+        ),
+        Binding("ctrl+f", "find", "Find in this conversation", id="chat.find", priority=True),
+        Binding("ctrl+o", "fold", "Show or hide thoughts", id="chat.fold", priority=True),
+    ]
+
+    class Changed(Message):
+        """A turn was accepted or has ended: the list of conversations may look different."""
+
+    class Command(Message):
+        """A / command of the app was typed."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self, talk: Talk, drafts: Drafts, prompts: Prompts) -> None:
+        super().__init__(id="chat")
+        self.talk = talk
+        self._drafts = drafts
+        self._prompts = prompts
+        self._outgoing: Outgoing | None = None
+        self._editing: Entry | None = None
+        self._queue: list[str] = []
+        self._retry = Draft("")
+        self._opened = 0
+        self._repaint: Timer | None = None
+        self._painted = 0.0
+        self._dirty: Entry | None = None
+        self._draft_timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="titlebar"):
+            yield Static(id="title", markup=False)
+            yield Static(id="model", markup=False)
+        yield Static(id="banner", markup=False)
+        yield Static(WELCOME, id="welcome", markup=False)
+        yield TranscriptView()
+        yield FindBar()
+        yield Static(id="hint", markup=False)
+        yield CommandList()
+        yield Composer(self._prompts)
+
+    async def on_mount(self) -> None:
+        await self.view.show(self.talk.entries)
+        self.show_title()
+        self._show_welcome()
+        self._load_draft()
+        self.composer.focus()
+
+    @property
+    def view(self) -> TranscriptView:
+        return self.query_one(TranscriptView)
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one(Composer)
+
+    # ---- opening ------------------------------------------------------------------------------
+
+    def open(self, id: str, at: str | None = None) -> None:
+        """Show a stored conversation, at its end or at a message."""
+        self.leave()
+        self._open(id, at)
+
+    def new(self) -> None:
+        self.leave()
+        self.talk.conversation, self.talk.entries = None, []
+        self._show_fresh()
+
+    @work(exclusive=True, group="show")
+    async def _show_fresh(self) -> None:
+        await self._show()
+        self._load_draft()
+        self.composer.focus()
+
+    @work(exclusive=True, group="show")
+    async def _open(self, id: str, at: str | None) -> None:
+        try:
+            await self.talk.open(id)
+        except ClientError as error:
+            self.say_trouble(error.message)
+            return
+        await self._show(at)
+        self._load_draft()
+        if at is None:
+            self.composer.focus()
+
+    def leave(self) -> None:
+        """Before another conversation is shown, and at the end: keep what was typed."""
+        self._opened += 1
+        self.save_draft()
+        for group in ("follow", "send"):
+            self.workers.cancel_group(self, group)
+        self._outgoing = self._editing = self._dirty = None
+        self._queue.clear()
+        self._retry = Draft("")
+
+    async def _show(self, at: str | None = None) -> None:
+        ids = [one.id for one in self.talk.entries]
+        await self.view.show(self.talk.entries, ids.index(at) if at in ids else None)
+        self.show_title()
+        self._show_welcome()
+        self.say_trouble("")
+        self.view.mark_left_out(self.talk.left_out)
+        if self.talk.live is not None:
+            self._follow(self.talk.live)
+        self.post_message(self.Changed())
+
+    # ---- sending ------------------------------------------------------------------------------
+
+    @on(Composer.Submitted)
+    def _submitted(self, event: Composer.Submitted) -> None:
+        event.stop()
+        text = event.text
+        if text.strip() in COMMANDS:
+            self.composer.take()
+            self.post_message(self.Command(text.strip()))
+        elif not text.strip():
+            return
+        elif self._editing is None and (self.talk.live or self._outgoing):
+            self._queue.append(self.composer.take())
+            self._show_hint()
+        else:
+            self._deliver(self.composer.take())
+
+    def _deliver(self, text: str) -> None:
+        key = self._retry.key if self._retry.text == text else ""
+        instead_of, self._editing = self._editing, None
+        if instead_of is not None and instead_of not in self.talk.entries:
+            instead_of = None
+        out = self.talk.prepare(text, instead_of=instead_of, key=key)
+        self._outgoing = out
+        self._prompts.add(text)
+        self._drafts.save(self.talk.id, Draft(text, out.key))
+        self._send(out, self._opened, shortened=instead_of is not None)
+
+    @work(group="send")
+    async def _send(self, out: Outgoing, opened: int, *, shortened: bool) -> None:
+        if shortened:
+            await self.view.drop_from(len(self.talk.entries) - 1)
+        self._show_welcome()
+        await self.view.add(out.entry)
+        await self.view.to_end()
+        before = self.talk.id
+        try:
+            reply = await self.talk.send(out)
+        except ClientError as error:
+            await self._not_sent(out, error)
+            return
+        self._outgoing, self._retry = None, Draft("")
+        self._drafts.save(before, Draft(""))
+        self.save_draft()
+        self.view.sync(out.entry)
+        await self._begin(reply)
+        if out.cancelled:
+            self._stop(reply)
+
+    async def _not_sent(self, out: Outgoing, error: ClientError) -> None:
+        """Nothing was lost: the text is back in the input, ready to be sent again."""
+        self.talk.withdraw(out)
+        self._outgoing = None
+        self._retry = Draft(out.text, out.key)
+        later = [*self._queue, self.composer.full_text]
+        self._queue.clear()
+        self.composer.put("\n".join([out.text, *filter(None, later)]))
+        await self.view.drop_from(len(self.talk.entries))
+        self._show_welcome()
+        self.say_trouble(f"Not sent: {error.message}")
+        self.composer.focus()
+
+    async def _begin(self, reply: Entry) -> None:
+        """A reply was accepted: show it and follow it."""
+        await self.view.add(reply)
+        self.say_trouble("")
+        self.show_title()
+        self._show_hint()
+        self.post_message(self.Changed())
+        self._follow(reply)
+
+    @work(exclusive=True, group="follow")
+    async def _follow(self, reply: Entry) -> None:
+        try:
+            await self.talk.follow(reply, self._touch)
+        except ClientError as error:  # no connection to begin with
+            reply.trouble = error.message
+            self._touch(reply)
+            return
+        self._flush()
+        self.view.mark_left_out(self.talk.left_out)
+        self._show_hint()
+        self.post_message(self.Changed())
+        if self._queue and not reply.live:
+            self._deliver(self._queue.pop(0))
+
+    # ---- painting -----------------------------------------------------------------------------
+
+    def _touch(self, entry: Entry) -> None:
+        """An entry has changed; it is drawn soon, and not more often than the eye can use."""
+        self._dirty = entry
+        if self._repaint is None:
+            wait = REPAINT_SECONDS - (time.monotonic() - self._painted)
+            self._repaint = self.set_timer(max(wait, 0.001), self._flush)
+
+    def _flush(self) -> None:
+        if self._repaint is not None:
+            self._repaint.stop()
+            self._repaint = None
+        if self._dirty is not None:
+            entry, self._dirty = self._dirty, None
+            self._painted = time.monotonic()
+            self.view.sync(entry)
+
+    @on(TranscriptView.Moved)
+    def _moved(self, event: TranscriptView.Moved) -> None:
+        event.stop()
+        self.call_after_refresh(self._show_hint)
+
+    def _show_hint(self) -> None:
+        hints = []
+        if self._editing is not None:
+            hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
+        if self._queue:
+            hints.append(f"{len(self._queue)} waiting to be sent")
+        if self.talk.entries and not self.view.at_end:
+            new = self.talk.live is not None and self.talk.live.chars > 0
+            hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
+        self.query_one("#hint", Static).update(Content(" · ".join(hints)))
+
+    def show_title(self) -> None:
+        conversation = self.talk.conversation
+        words = sidebar.title(conversation) if conversation else "New conversation"
+        self.query_one("#title", Static).update(Content(words))
+
+    def _show_welcome(self) -> None:
+        empty = not self.talk.entries
+        self.query_one("#welcome").display = empty
+        self.view.display = not empty
+
+    def say_model(self, words: str, *, failed: bool, starter: bool) -> None:
+        model = self.query_one("#model", Static)
+        model.update(Content(words))
+        model.set_class(failed, "failed")
+        welcome = WELCOME + STARTER if starter else WELCOME
+        self.query_one("#welcome", Static).update(Content(welcome))
+
+    def say_trouble(self, words: str) -> None:
+        """A sentence above the transcript; empty to take it away."""
+        banner = self.query_one("#banner", Static)
+        banner.update(Content(words))
+        banner.display = bool(words)
+
+    # ---- stopping, scrolling ------------------------------------------------------------------
+
+    def action_stop(self) -> None:
+        """Esc: leave editing, else stop the reply and take back what waits behind it."""
+        if self._editing is not None:
+            self._editing = None
+            self.composer.take()
+        elif self._outgoing is not None:
+            self._outgoing.cancelled = True
+        elif self.talk.live is not None:
+            self._take_back_queue()
+            self._stop(self.talk.live)
+        self._show_hint()
+
+    def _take_back_queue(self) -> None:
+        if self._queue:
+            waiting = [*self._queue, self.composer.full_text]
+            self._queue.clear()
+            self.composer.put("\n".join(filter(None, waiting)))
+
+    @work(group="stop")
+    async def _stop(self, reply: Entry) -> None:
+        try:
+            await self.talk.stop(reply)
+        except ClientError as error:
+            self.say_trouble(f"Not stopped: {error.message}")
+
+    def action_scroll_page(self, direction: int) -> None:
+        view = self.view
+        if direction < 0:
+            view.scroll_page_up(animate=False)
+        else:
+            view.scroll_page_down(animate=False)
+
+    def action_scroll_rows(self, rows: int) -> None:
+        self.view.scroll_relative(y=rows, animate=False)
+
+    async def action_to_end(self) -> None:
+        await self.view.to_end()
+
+    async def action_to_message(self, direction: int) -> None:
+        """Move the focus from message to message; below the last one is the input."""
+        views = list(self.view.views)
+        focused = self.screen.focused
+        at = views.index(focused) if focused in views else len(views)
+        at += direction
+        if at >= len(views):
+            self.composer.focus()
+        elif at >= 0:
+            views[at].focus()
+        else:
+            await self.view.earlier()
+
+    def action_fold(self) -> None:
+        views = self.view.views
+        focused = self.screen.focused
+        if isinstance(focused, MessageView):
+            focused.action_fold()
+        elif views:
+            views[-1].action_fold()
+
+    def action_find(self) -> None:
+        self.query_one(FindBar).open(self.talk.entries)
+
+    @on(FindBar.Found)
+    async def _found(self, event: FindBar.Found) -> None:
+        event.stop()
+        await self.view.go_to(event.number)
+        self.query_one(FindBar).take_focus()
+
+    @on(FindBar.Closed)
+    def _find_closed(self, event: FindBar.Closed) -> None:
+        event.stop()
+        self.composer.focus()
+
+    # ---- messages: edit, regenerate, versions ------------------------------------------------
+
+    @on(MessageView.Wish)
+    async def _wish(self, event: MessageView.Wish) -> None:
+        entry, what = event.view.entry, event.what
+        if what in ("up", "down"):
+            await self.action_to_message(-1 if what == "up" else 1)
+        elif what == "leave":
+            self.composer.focus()
+        elif what in ("copy", "copy_code"):
+            return  # the app has the clipboard
+        elif self.talk.live is not None or self._outgoing is not None:
+            self.app.notify("A reply is being written. Esc stops it.", markup=False)
+        elif what == "edit" and entry.role == USER:
+            self._editing = entry
+            self.composer.put(entry.text)
+            self.composer.focus()
+            self._show_hint()
+        elif what == "regenerate":
+            self._regenerate(entry)
+        elif what in ("earlier", "later"):
+            self._switch(entry, -1 if what == "earlier" else 1)
+        event.stop()
+
+    def regenerate_last(self) -> None:
+        if self.talk.entries and self.talk.live is None:
+            self._regenerate(self.talk.entries[-1])
+
+    @work(exclusive=True, group="send")
+    async def _regenerate(self, entry: Entry) -> None:
+        at = self.talk.entries.index(entry)
+        if entry.role == USER:  # its reply is meant
+            at += 1
+        if at >= len(self.talk.entries) or self.talk.entries[at].parent is None:
+            return
+        try:
+            reply = await self.talk.regenerate(self.talk.entries[at])
+        except ClientError as error:
+            self.say_trouble(f"No new reply: {error.message}")
+            return
+        await self.view.drop_from(len(self.talk.entries) - 1)
+        await self._begin(reply)
+        await self.view.to_end()
+
+    @work(exclusive=True, group="send")
+    async def _switch(self, entry: Entry, step: int) -> None:
+        number = self.talk.entries.index(entry)
+        try:
+            if not await self.talk.switch(entry, step):
+                return
+        except ClientError as error:
+            self.say_trouble(error.message)
+            return
+        await self._show(self.talk.entries[min(number, len(self.talk.entries) - 1)].id)
+
+    # ---- drafts -------------------------------------------------------------------------------
+
+    @on(Composer.Changed)
+    def _typed(self, event: Composer.Changed) -> None:
+        event.stop()
+        self.query_one(CommandList).offer(event.text_area.text)
+        if self._draft_timer is None:
+            self._draft_timer = self.set_timer(DRAFT_PAUSE_SECONDS, self.save_draft)
+
+    def save_draft(self) -> None:
+        """Write what is typed, and what is on its way or waits, to disk."""
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+            self._draft_timer = None
+        if not self.is_mounted:
+            return
+        typed = self.composer.full_text if self._editing is None else ""
+        out = self._outgoing
+        texts = [out.text if out else "", *self._queue, typed]
+        text = "\n".join(filter(None, texts))
+        key = out.key if out and text == out.text else self._retry.key
+        self._drafts.save(self.talk.id, Draft(text, key))
+
+    def _load_draft(self) -> None:
+        draft = self._drafts.load(self.talk.id)
+        self._retry = draft
+        self.composer.put(draft.text)

@@ -1,0 +1,234 @@
+"""The native API as methods. Knows no Textual: the TUI and the CLI both speak through it.
+
+Every method raises ClientError and nothing else of its own; answers are records, not JSON.
+A message is posted under an idempotency key, so that however often it is sent again it makes
+one turn.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from hobnob.launch import Target
+from hobnob.server.wire import Event
+from hobnob.tui import records
+from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, OnNotice
+from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
+from hobnob.tui.notice import ClientError, Notice
+from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn, build, items
+
+
+class Client:
+    """Use it as `async with Client(Target.choose()) as client`.
+
+    For a local target, entering finds the server or (with `start`) starts it with
+    `server_args`; later on, too, one that has died is started again. `on_notice` hears what
+    happens while a method waits; `stream` yields its notices instead.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        start: bool = True,
+        server_args: Sequence[str] = (),
+        on_notice: OnNotice | None = None,
+        patience_s: float = PATIENCE_SECONDS,
+        stream_patience_s: float = STREAM_PATIENCE_SECONDS,
+        idle_s: float = IDLE_SECONDS,
+    ):
+        self._stream_patience_s = stream_patience_s
+        self._line = Connection(
+            target,
+            start=start,
+            server_args=server_args,
+            on_notice=on_notice,
+            patience_s=patience_s,
+            idle_s=idle_s,
+        )
+
+    async def __aenter__(self) -> Client:
+        await self._line.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._line.__aexit__(kind, error, trace)
+
+    @property
+    def url(self) -> str:
+        return self._line.url
+
+    @property
+    def instance(self) -> str | None:
+        """Which database the local server has; None for a server given by address."""
+        return self._line.instance
+
+    # ---- conversations ------------------------------------------------------------------------
+
+    async def conversations(
+        self, *, limit: int = 50, before: int | None = None, query: str | None = None
+    ) -> list[Conversation]:
+        """Newest change first. `before` is the `change` of the last one of the page before."""
+        params: dict[str, str | int] = {"limit": limit}
+        if before is not None:
+            params["before"] = before
+        if query:
+            params["q"] = query
+        raw = await self._line.json("GET", "/conversations", params=params)
+        return [build(Conversation, one) for one in items(raw, "conversations")]
+
+    async def conversation(self, id: str) -> Conversation:
+        """`id` may be a unique prefix of at least four characters."""
+        return build(Conversation, await self._line.json("GET", _conversation(id)))
+
+    async def create_conversation(
+        self,
+        *,
+        title: str | None = None,
+        system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Conversation:
+        body = _given(title=title, system=system, settings=settings)
+        raw = await self._line.json("POST", "/conversations", body=body, repeatable=False)
+        return build(Conversation, raw)
+
+    async def update_conversation(self, id: str, **changes: Any) -> Conversation:
+        """Only the fields given change: title, system, settings, head."""
+        return build(Conversation, await self._line.json("PATCH", _conversation(id), body=changes))
+
+    async def delete_conversation(self, id: str) -> None:
+        """Gone for good, its running replies cancelled."""
+        await self._line.json("DELETE", _conversation(id), repeatable=False)
+
+    async def branch(self, id: str, leaf: str | None = None) -> Branch:
+        """The messages from the root to `leaf`, or to the conversation's head."""
+        params = {} if leaf is None else {"leaf": leaf}
+        raw = await self._line.json("GET", f"{_conversation(id)}/messages", params=params)
+        return records.branch(raw)
+
+    async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
+        raw = await self._line.json("GET", "/search", params={"q": query, "limit": limit})
+        return [build(Hit, one) for one in items(raw, "hits")]
+
+    # ---- turns and runs -----------------------------------------------------------------------
+
+    async def send(
+        self,
+        conversation: str | None,
+        text: str,
+        *,
+        parent: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        system: str | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        """Post a user message; its reply is read with `stream(turn.run.id)`.
+
+        None starts a new conversation, with `system` if given (on an existing one, change it
+        with `update_conversation`). `parent` answers another message than the conversation's
+        head; "root" begins a new branch. `key` is the idempotency key, for a caller that wants
+        to repeat the call itself.
+        """
+        body = _given(text=text, parent=parent, options=options, system=system)
+        raw = await self._line.json(
+            "POST",
+            f"{_conversation(conversation or 'new')}/messages",
+            body=body,
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+        )
+        return records.turn(raw)
+
+    async def regenerate(
+        self,
+        conversation: str,
+        parent: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Turn:
+        """A new reply to the user message `parent`, beside the ones it has."""
+        raw = await self._line.json(
+            "POST",
+            f"{_conversation(conversation)}/replies",
+            body=_given(parent=parent, options=options),
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+        )
+        return records.turn(raw)
+
+    def stream(self, run: str, after: int = 0) -> AsyncGenerator[Event | Notice, None]:
+        """The run's events from number `after` + 1 on, through any number of connections.
+
+        Each numbered event comes once and in order; Notices between them say what happens to
+        the connection. Ends after message_stop; anything else raises ClientError. With
+        `after=0` the deltas, joined, are the stored text. Leaving early does not stop the run;
+        close the iterator then (`contextlib.aclosing`).
+        """
+        follow = Follow(self._line, run, after, patience_s=self._stream_patience_s)
+        return follow.items()
+
+    async def run(self, id: str) -> Run:
+        return build(Run, await self._line.json("GET", _run(id)))
+
+    async def cancel(self, run: str) -> None:
+        """Stop the run; its stream then ends with message_stop. Safe to call twice."""
+        await self._line.json("POST", f"{_run(run)}/cancel")
+
+    async def reply(self, run: Run) -> Message:
+        """The reply that the run writes, as stored now."""
+        found = await self.branch(run.conversation, run.message)
+        return found.messages[-1]
+
+    # ---- the server ---------------------------------------------------------------------------
+
+    async def models(self) -> list[dict[str, Any]]:
+        return [one for one in items(await self._line.json("GET", "/models"), "models")]
+
+    async def status(self) -> dict[str, Any]:
+        return await self._object("GET", "/status")
+
+    async def health(self) -> dict[str, Any]:
+        return await self._object("GET", "/health")
+
+    async def count(self, text: str) -> int:
+        """Tokens of plain text."""
+        return int((await self._object("GET", "/count", params={"text": text}))["tokens"])
+
+    async def plan(self, conversation: str | None, text: str) -> dict[str, Any]:
+        """What a message would put into the prompt, and what would be left out."""
+        path = f"{_conversation(conversation or 'new')}/plan"
+        return await self._object("POST", path, body={"text": text})
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        body: Any = None,
+    ) -> dict[str, Any]:
+        raw = await self._line.json(method, path, params=params, body=body)
+        if not isinstance(raw, dict):
+            raise ClientError("bad_answer", "The server's answer is odd: expected an object.")
+        return raw
+
+
+def _conversation(id: str) -> str:
+    return f"/conversations/{quote(id, safe='')}"
+
+
+def _run(id: str) -> str:
+    return f"/runs/{quote(id, safe='')}"
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,76 @@
+"""The user's conversations as far as they were read, and deletions that can still be undone.
+
+No screen. Pages are added as the end of the list comes into sight; what is about to be deleted
+is not among `shown`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from hobnob.tui.line import Line
+from hobnob.tui.records import Conversation
+
+PAGE = 50
+
+
+class Library:
+    UNDO_SECONDS: ClassVar[float] = 6.0
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._all: list[Conversation] = []
+        self._deleted: dict[str, float] = {}
+        self.query = ""
+        self.has_more = False
+
+    @property
+    def shown(self) -> list[Conversation]:
+        return [one for one in self._all if one.id not in self._deleted]
+
+    async def refresh(self) -> None:
+        """Read as many again as there are now, from the newest on."""
+        wanted = max(PAGE, len(self._all) if not self.query else PAGE)
+        client = await self._line.get()
+        self._all = await client.conversations(limit=wanted, query=self.query or None)
+        self.has_more = len(self._all) >= wanted
+
+    async def more(self) -> None:
+        """Read the next page."""
+        if not self._all or not self.has_more:
+            return
+        client = await self._line.get()
+        page = await client.conversations(
+            limit=PAGE, before=self._all[-1].change, query=self.query or None
+        )
+        known = {one.id for one in self._all}
+        self._all += [one for one in page if one.id not in known]
+        self.has_more = len(page) >= PAGE
+
+    def delete_later(self, id: str) -> None:
+        self._deleted[id] = asyncio.get_running_loop().time() + self.UNDO_SECONDS
+
+    def undo(self) -> None:
+        """Take back the last deletion that is not done yet."""
+        if self._deleted:
+            self._deleted.popitem()
+
+    async def delete_due(self) -> None:
+        """Delete what can no longer be undone."""
+        now = asyncio.get_running_loop().time() + 0.1
+        await self._delete([id for id, due in self._deleted.items() if due <= now])
+
+    async def delete_all(self) -> None:
+        """The app ends: what was to be deleted is."""
+        await self._delete(list(self._deleted))
+
+    async def _delete(self, ids: list[str]) -> None:
+        for id in ids:
+            if self._line.client is None:
+                return
+            try:
+                await self._line.client.delete_conversation(id)
+            finally:
+                self._deleted.pop(id, None)
+            self._all = [one for one in self._all if one.id != id]

@@ -1,0 +1,44 @@
+"""The looks that a row's style names stand for, as component classes of the message widget.
+
+The colours are in app.tcss; this module only knows the names.
+"""
+
+from __future__ import annotations
+
+PREFIX = "message--"
+
+NAMES = (
+    "who",
+    "state",
+    "note",
+    "failure",
+    "footer",
+    "fold",
+    "reasoning",
+    "heading1",
+    "heading2",
+    "heading3",
+    "strong",
+    "em",
+    "strike",
+    "code",
+    "math",
+    "link",
+    "url",
+    "quote",
+    "marker",
+    "rule",
+    "table-head",
+    "codeblock",
+    "code-label",
+    "code-copy",
+    "code-keyword",
+    "code-string",
+    "code-number",
+    "code-comment",
+    "code-name",
+    "code-deleted",
+    "found",
+)
+
+COMPONENT_CLASSES = frozenset(PREFIX + name for name in NAMES)

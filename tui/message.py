@@ -1,0 +1,199 @@
+"""The widget of one message: a single widget however long the message is.
+
+Draws rows on demand through Textual's line API, so finished rows cost nothing while the rest
+streams. Owns focus, clicks and mouse selection of a message; what keys do is the chat's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from hobnob.tui import looks
+from hobnob.tui.message_rows import MessageRows
+from hobnob.tui.rows import EMPTY, Row
+from hobnob.tui.transcript import USER, Entry
+
+
+class MessageView(Widget, can_focus=True):
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
+    ALLOW_SELECT = True
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "wish('copy')", "Copy message", id="message.copy"),
+        Binding("c", "wish('copy_code')", "Copy code", id="message.copy_code"),
+        Binding("e", "wish('edit')", "Edit and resend", id="message.edit"),
+        Binding("r", "wish('regenerate')", "New reply", id="message.regenerate"),
+        Binding("left", "wish('earlier')", "Version before", id="message.earlier"),
+        Binding("right", "wish('later')", "Version after", id="message.later"),
+        Binding("o,enter", "fold", "Show or hide thoughts", id="message.fold"),
+        Binding("up,k", "wish('up')", "Message above", id="message.up"),
+        Binding("down,j", "wish('down')", "Message below", id="message.down"),
+        Binding("escape,i", "wish('leave')", "Back to the input", id="message.leave"),
+    ]
+    HELP = "A message. Its keys act on it alone; Esc goes back to the input."
+
+    @dataclass
+    class Wish(Message):
+        """The user wants something done with a message."""
+
+        view: MessageView
+        what: str
+
+    @dataclass
+    class CopyCode(Message):
+        """A code block's copy label was clicked."""
+
+        view: MessageView
+        number: int
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(classes="user" if entry.role == USER else "reply")
+        self.entry = entry
+        self._layout_rows: MessageRows | None = None
+        self._strips: dict[int, Strip] = {}
+        self._styles_of: dict[str, Style] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        return self._layout_rows.rows if self._layout_rows else []
+
+    @property
+    def layout_rows(self) -> MessageRows | None:
+        """The rows of the present width; None before the first layout."""
+        return self._layout_rows
+
+    def sync(self) -> None:
+        """The entry has changed: draw what is new."""
+        made = self._layout_rows
+        if made is None:
+            self.refresh(layout=True)
+            return
+        before = len(made.rows)
+        first = made.update()
+        self._forget(first)
+        if len(made.rows) != before:
+            self.refresh(layout=True)
+        elif first < before:
+            self.refresh(Region(0, first, self.size.width, before - first))
+
+    def set_left_out(self, left_out: bool) -> None:
+        """Show whether the message was left out of the last prompt."""
+        self.set_class(left_out, "left-out")
+        if self._layout_rows and self._layout_rows.left_out != left_out:
+            self._layout_rows.left_out = left_out
+            self.sync()
+
+    def action_fold(self) -> None:
+        made = self._layout_rows
+        if made is not None:
+            made.folded = not made.folded if made.folded is not None else self.entry.live
+            self.sync()
+
+    def action_wish(self, what: str) -> None:
+        self.post_message(self.Wish(self, what))
+
+    # ---- drawing ------------------------------------------------------------------------------
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        made = self._layout_rows
+        if made is None or made.width != max(width, 1):
+            fresh = MessageRows(self.entry, width)
+            if made is not None:
+                fresh.folded = made.folded
+            fresh.left_out = self.has_class("left-out")
+            fresh.update()
+            self._layout_rows = fresh
+            self._strips.clear()
+        return max(len(self.rows), 1)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles_of.clear()
+        self._strips.clear()
+
+    def render_line(self, y: int) -> Strip:
+        row = self.rows[y] if y < len(self.rows) else EMPTY
+        selection = self.text_selection
+        span = selection.get_span(y) if selection is not None else None
+        if span is not None:
+            return self._draw(row, span).apply_offsets(0, y)
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._draw(row, None).apply_offsets(0, y)
+        return strip
+
+    def _draw(self, row: Row, selected: tuple[int, int] | None) -> Strip:
+        spans = row.spans if selected is None else _mark(row, *selected)
+        segments = [Segment(text, self._style(style)) for text, style in spans if text]
+        strip = Strip(segments)
+        width = self.size.width
+        return strip.adjust_cell_length(width, self._style(row.fill))
+
+    def _style(self, names: str) -> Style:
+        style = self._styles_of.get(names)
+        if style is None:
+            style = self.rich_style
+            for name in names.split():
+                if name == "selected":
+                    style += self.screen.get_component_rich_style("screen--selection")
+                else:
+                    style += self.get_component_rich_style(looks.PREFIX + name, partial=True)
+            self._styles_of[names] = style
+        return style
+
+    def _forget(self, first: int) -> None:
+        """Drop the drawn strips from a row on."""
+        self._strips = {y: strip for y, strip in self._strips.items() if y < first}
+
+    # ---- mouse --------------------------------------------------------------------------------
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, with rows that were only wrapped joined again."""
+        parts: list[str] = []
+        for y, row in enumerate(self.rows):
+            span = selection.get_span(y)
+            if span is None:
+                continue
+            start, end = span
+            if parts:
+                parts.append("\n" if row.join is None else row.join)
+            parts.append(row.text[start : None if end == -1 else end])
+        return ("".join(parts), "\n") if parts else None
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        y = event.get_content_offset_capture(self).y
+        row = self.rows[y] if 0 <= y < len(self.rows) else EMPTY
+        if row.action == "fold":
+            self.action_fold()
+        elif row.action == "copy-code":
+            before = sum(one.action == "copy-code" for one in self.rows[:y])
+            self.post_message(self.CopyCode(self, before))
+
+
+def _mark(row: Row, start: int, end: int) -> list[tuple[str, str]]:
+    """The spans with the selected characters marked."""
+    out: list[tuple[str, str]] = []
+    at = 0
+    for text, style in row.spans:
+        low = min(max(start - at, 0), len(text))
+        high = len(text) if end == -1 else min(max(end - at, low), len(text))
+        out += [(text[:low], style), (text[low:high], f"{style} selected"), (text[high:], style)]
+        at += len(text)
+    return out

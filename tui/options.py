@@ -1,0 +1,43 @@
+"""What values on the command line mean: sampling options and model names. Pure but for isfile."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from hobnob.exits import Exit, ExitError
+
+_REPEATED = "stop"
+"""The option that takes text as it is written, and several of them."""
+
+
+def parse(pairs: Iterable[str]) -> dict[str, Any]:
+    """`NAME=VALUE` pairs as the API takes them. Names and bounds are the server's to check.
+
+    Raises ExitError. A value is read as JSON where it is JSON (numbers, true, objects), as
+    text otherwise.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise ExitError(f"-o takes a name and a value, not {pair!r}.", Exit.USAGE, "usage")
+        if name == _REPEATED:
+            options.setdefault(name, []).append(value)
+        else:
+            options[name] = _value(value)
+    return options
+
+
+def model_argument(name: str) -> str:
+    """A model's name as it is, a file's path made absolute: the server stands elsewhere."""
+    return os.path.abspath(name) if os.path.isfile(name) else name
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

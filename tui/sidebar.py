@@ -1,0 +1,167 @@
+"""The list of conversations, newest first, under the days they were last used.
+
+Shows what it is given; asks for more when its end comes into sight. Titles are only text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from hobnob.tui.clean import clean
+from hobnob.tui.records import Conversation
+
+UNTITLED = "Untitled"
+FILTER_PAUSE_SECONDS = 0.15
+
+
+class ConversationList(OptionList):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r,f2", "wish('rename')", "Rename", id="list.rename"),
+        Binding("d,delete", "wish('delete')", "Delete", id="list.delete"),
+        Binding("u", "wish('undo')", "Undo delete", id="list.undo"),
+        Binding("slash", "wish('filter')", "Filter", id="list.filter"),
+        Binding("escape", "wish('leave')", "Back to the input", id="list.leave"),
+    ]
+    HELP = "Your conversations. Enter opens one; type / to filter by title."
+
+    @dataclass
+    class Wish(Message):
+        what: str
+        conversation: str | None
+
+    def action_wish(self, what: str) -> None:
+        at = self.highlighted
+        chosen = None if at is None else self.get_option_at_index(at).id
+        self.post_message(self.Wish(what, chosen))
+
+
+class Sidebar(Vertical):
+    @dataclass
+    class Opened(Message):
+        conversation: str
+
+    @dataclass
+    class Filtered(Message):
+        query: str
+
+    class MoreWanted(Message):
+        """The end of the list is in sight."""
+
+    def __init__(self) -> None:
+        super().__init__(id="sidebar")
+        self._shown: list[Conversation] = []
+        self._current: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="Filter", id="filter", select_on_focus=True)
+        yield ConversationList(id="conversations", markup=False)
+
+    @property
+    def rows(self) -> ConversationList:
+        return self.query_one(ConversationList)
+
+    @property
+    def shown(self) -> Sequence[Conversation]:
+        return self._shown
+
+    def show(self, conversations: Sequence[Conversation], today: dt.date | None = None) -> None:
+        """Replace the list; the chosen row and the place are kept where they can be."""
+        if list(conversations) == self._shown:
+            return
+        self._shown = list(conversations)
+        rows = self.rows
+        chosen = None if rows.highlighted is None else rows.get_option_at_index(rows.highlighted).id
+        place = rows.scroll_y
+        rows.clear_options()
+        rows.add_options(_options(self._shown, today or dt.date.today()))
+        if chosen is not None:
+            self._highlight(chosen)
+            rows.scroll_to(y=place, animate=False)
+        self.mark(self._current)
+
+    def mark(self, conversation: str | None) -> None:
+        """Move the highlight to the open conversation, unless the user is choosing."""
+        self._current = conversation
+        if conversation is not None and not self.rows.has_focus:
+            self._highlight(conversation)
+
+    def _highlight(self, conversation: str) -> None:
+        if any(one.id == conversation for one in self._shown):
+            self.rows.highlighted = self.rows.get_option_index(conversation)
+
+    @on(OptionList.OptionSelected)
+    def _open(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id is not None:
+            self.post_message(self.Opened(event.option_id))
+
+    @on(OptionList.OptionHighlighted)
+    def _near_end(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        if event.option_index >= self.rows.option_count - 5:
+            self.post_message(self.MoreWanted())
+
+    @on(Input.Changed, "#filter")
+    def _filter(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Filtered(event.value))
+
+    @on(Input.Submitted, "#filter")
+    def _to_list(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.rows.focus()
+
+
+def day_name(day: dt.date, today: dt.date) -> str:
+    """The heading that a day belongs under."""
+    age = (today - day).days
+    if age <= 0:
+        return "Today"
+    if age == 1:
+        return "Yesterday"
+    if age < 7:
+        return "Last 7 days"
+    if age < 31:
+        return "Last 31 days"
+    if day.year == today.year:
+        return day.strftime("%B")
+    return day.strftime("%B %Y")
+
+
+def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Option]:
+    options: list[Option] = []
+    heading = ""
+    for one in conversations:
+        name = day_name(_day(one.updated_at), today)
+        if name != heading:
+            if heading:
+                options.append(Option(Content(""), disabled=True))
+            options.append(Option(Content.styled(name, "$muted"), disabled=True))
+            heading = name
+        options.append(Option(Content(title(one)), id=one.id))
+    return options
+
+
+def _day(milliseconds: int) -> dt.date:
+    try:
+        return dt.datetime.fromtimestamp(milliseconds / 1000).date()
+    except (OverflowError, ValueError, OSError):
+        return dt.date.min
+
+
+def title(conversation: Conversation) -> str:
+    """One line of text, safe to show."""
+    words = " ".join(clean(conversation.title).split())
+    return words or UNTITLED

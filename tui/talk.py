@@ -1,0 +1,180 @@
+"""One open conversation: its entries, and what is asked of the server about them.
+
+Knows no screen. The chat calls it, shows `entries`, and hears of changes while a reply streams.
+A message that was not accepted leaves no trace here, so that it can be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hobnob.server import wire
+from hobnob.tui.line import Line
+from hobnob.tui.notice import ClientError
+from hobnob.tui.records import Branch, Conversation, Turn
+from hobnob.tui.transcript import ASSISTANT, Entry, Phase, draft_entry, entry
+
+ROOT = "root"
+"""The parent of a first message that was edited: it begins a branch of its own."""
+EVENTS_AT_ONCE = 32
+"""After so many events of a stream the screen and the keys get their turn."""
+
+OnChange = Callable[[Entry], None]
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """A message on its way; the same key makes it one turn however often it is sent."""
+
+    text: str
+    parent: str | None
+    entry: Entry
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    cancelled: bool = False
+
+
+class Talk:
+    def __init__(
+        self, line: Line, *, system: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._line = line
+        self._system = system
+        self._options = dict(options or {})
+        self.conversation: Conversation | None = None
+        self.entries: list[Entry] = []
+        self._leaves: dict[str, str] = {}
+        """Where each branch that was looked at ends, by the message that it goes through."""
+
+    @property
+    def id(self) -> str | None:
+        return self.conversation.id if self.conversation else None
+
+    @property
+    def live(self) -> Entry | None:
+        """The reply that is being written."""
+        last = self.entries[-1] if self.entries else None
+        return last if last is not None and last.live and last.role == ASSISTANT else None
+
+    @property
+    def left_out(self) -> set[str]:
+        """Ids of the messages that had no room in the last prompt."""
+        for one in reversed(self.entries):
+            if one.context is not None:
+                return set(one.context.left_out)
+        return set()
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    async def open(self, id: str, leaf: str | None = None) -> None:
+        client = await self._line.get()
+        self._take(await client.branch(id, leaf))
+
+    def _take(self, branch: Branch) -> None:
+        self.conversation = branch.conversation
+        self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
+        self._remember()
+
+    def _remember(self) -> None:
+        if self.entries:
+            for one in self.entries:
+                self._leaves[one.id] = self.entries[-1].id
+
+    async def switch(self, at: Entry, step: int) -> bool:
+        """Show the version before or after. False: there is none."""
+        if self.conversation is None or at.id not in at.siblings:
+            return False
+        number = at.siblings.index(at.id) + step
+        if not 0 <= number < len(at.siblings):
+            return False
+        self._remember()
+        target = at.siblings[number]
+        leaf = self._leaves.get(target, target)
+        client = await self._line.get()
+        self._take(await client.branch(self.conversation.id, leaf))
+        await client.update_conversation(self.conversation.id, head=leaf)
+        return True
+
+    # ---- writing ------------------------------------------------------------------------------
+
+    def prepare(self, text: str, *, instead_of: Entry | None = None, key: str = "") -> Outgoing:
+        """Put a message after the entries, or in place of one and all that follow it."""
+        if instead_of is not None:
+            at = self.entries.index(instead_of)
+            parent: str | None = instead_of.parent or ROOT
+            del self.entries[at:]
+        else:
+            parent = self.entries[-1].id if self.entries else None
+        made = Outgoing(text, parent, draft_entry(text))
+        if instead_of is not None:
+            made.entry.siblings = instead_of.siblings or (instead_of.id,)
+        if key:
+            made.key = key
+        self.entries.append(made.entry)
+        return made
+
+    async def send(self, out: Outgoing) -> Entry:
+        """Post it. Returns the reply to follow; raises ClientError, and nothing has happened."""
+        client = await self._line.get()
+        turn = await client.send(
+            self.id,
+            out.text,
+            parent=out.parent,
+            options=self._options or None,
+            system=self._system if self.id is None else None,
+            key=out.key,
+        )
+        sent = out.entry
+        sent.id, sent.parent, sent.phase = turn.message.id, turn.message.parent, Phase.ENDED
+        if sent.siblings:
+            sent.siblings = (*sent.siblings, sent.id)
+        return self._accepted(turn)
+
+    def withdraw(self, out: Outgoing) -> None:
+        """It was not accepted."""
+        self.entries.remove(out.entry)
+
+    async def regenerate(self, reply: Entry) -> Entry:
+        """A new reply beside this one."""
+        assert self.conversation is not None and reply.parent is not None, "a stored reply"
+        client = await self._line.get()
+        turn = await client.regenerate(
+            self.conversation.id, reply.parent, options=self._options or None
+        )
+        del self.entries[self.entries.index(reply) :]
+        made = self._accepted(turn)
+        made.siblings = (*(reply.siblings or (reply.id,)), made.id)
+        return made
+
+    def _accepted(self, turn: Turn) -> Entry:
+        self.conversation = turn.conversation
+        made = entry(replace(turn.reply, status=wire.Status.QUEUED, run=turn.run.id))
+        self.entries.append(made)
+        return made
+
+    async def follow(self, reply: Entry, changed: OnChange) -> None:
+        """Read the reply's run to its end. Leaving early does not stop the run."""
+        assert reply.run is not None, "a reply that is written has a run"
+        client = await self._line.get()
+        try:
+            async with aclosing(client.stream(reply.run)) as items:
+                count = 0
+                async for item in items:
+                    reply.apply(item)
+                    changed(reply)
+                    count += 1
+                    if count % EVENTS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+        except ClientError as error:
+            reply.fail(error.code, error.message)
+            changed(reply)
+
+    async def stop(self, reply: Entry) -> None:
+        """Ask the server to stop the run; its stream then ends by itself."""
+        if reply.run is not None:
+            client = await self._line.get()
+            await client.cancel(reply.run)

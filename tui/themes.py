@@ -1,0 +1,121 @@
+"""The colours: one dark and one light theme, and the question which of them suits the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Mapping
+
+from textual.color import Color
+from textual.theme import Theme
+
+DARK = Theme(
+    name="hobnob-dark",
+    primary="#8ab4f8",
+    secondary="#7fc8a9",
+    accent="#e3b778",
+    foreground="#d7dae0",
+    background="#15171c",
+    surface="#1b1e25",
+    panel="#22262f",
+    success="#8fce9b",
+    warning="#e3b778",
+    error="#ef8a8a",
+    dark=True,
+    variables={"border": "#353b47", "muted": "#8e95a3", "faint": "#6a7180"},
+)
+LIGHT = Theme(
+    name="hobnob-light",
+    primary="#1f5fbf",
+    secondary="#1d7a58",
+    accent="#9a5b00",
+    foreground="#23262b",
+    background="#fbfaf8",
+    surface="#f3f1ed",
+    panel="#eae7e1",
+    success="#1d7a3d",
+    warning="#9a5b00",
+    error="#b3261e",
+    dark=False,
+    variables={"border": "#cfcac0", "muted": "#6b6660", "faint": "#8d887f"},
+)
+THEMES = (DARK, LIGHT)
+ANSWER_SECONDS = 0.2
+"""How long a terminal is waited for that does not answer at all."""
+
+_COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+_ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
+
+
+def quiet_colours(theme: Theme) -> dict[str, str]:
+    """The colours of what is secondary, for a theme that does not name them."""
+    if theme.ansi:
+        return {"muted": "ansi_bright_black", "faint": "ansi_bright_black"}
+    front = Color.parse(theme.foreground or ("#e0e0e0" if theme.dark else "#202020"))
+    back = Color.parse(theme.background or ("#121212" if theme.dark else "#f0f0f0"))
+    return {"muted": front.blend(back, 0.35).hex, "faint": front.blend(back, 0.5).hex}
+
+
+def choose(environ: Mapping[str, str]) -> str:
+    """The theme for this terminal: as the user says, else as its background is."""
+    wanted = environ.get("HOBNOB_THEME", "")
+    if wanted in ("dark", "light"):
+        return f"hobnob-{wanted}"
+    if wanted:
+        return wanted
+    dark = _from_colorfgbg(environ.get("COLORFGBG", ""))
+    if dark is None:
+        dark = _ask_terminal()
+    return LIGHT.name if dark is False else DARK.name
+
+
+def is_dark(answer: bytes) -> bool | None:
+    """What a terminal's answer to the question for its background says; None if nothing."""
+    found = _COLOUR.search(answer)
+    if found is None:
+        return None
+    red, green, blue = (_share(part) for part in found.groups())
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.5
+
+
+def _share(digits: bytes) -> float:
+    return float(int(digits, 16) / (16 ** len(digits) - 1))
+
+
+def _from_colorfgbg(value: str) -> bool | None:
+    last = value.rpartition(";")[2]
+    return int(last) in (*range(7), 8) if last.isdecimal() else None
+
+
+def _ask_terminal() -> bool | None:
+    """OSC 11, and after it a question that every terminal answers, so that none is waited for."""
+    import termios
+    import tty
+
+    try:
+        descriptor = sys.__stdin__.fileno() if sys.__stdin__ else -1
+        before = termios.tcgetattr(descriptor)
+    except (OSError, ValueError, termios.error):
+        return None
+    try:
+        tty.setcbreak(descriptor, termios.TCSANOW)
+        os.write(descriptor, b"\x1b]11;?\x1b\\\x1b[c")
+        return is_dark(_read_answer(descriptor))
+    except OSError:
+        return None
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _read_answer(descriptor: int) -> bytes:
+    answer = b""
+    end = time.monotonic() + ANSWER_SECONDS
+    while not _ATTRIBUTES.search(answer) and len(answer) < 4096:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            break
+        answer += os.read(descriptor, 1024)
+    return answer

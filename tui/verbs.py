@@ -1,0 +1,183 @@
+"""The short commands: ask the server once, print what it says as text or as JSON.
+
+Text is for people and may change; the JSON is a contract (docs/scripting.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, TypeVar
+
+from hobnob.exits import Exit
+from hobnob.launch import Target
+from hobnob.tui.client import Client
+from hobnob.tui.notice import Notice, NoticeKind
+from hobnob.tui.plain import Notes, Output, print_json
+from hobnob.tui.records import Conversation, Hit, Message
+
+T = TypeVar("T")
+
+SHORT_ID = 8
+_SPEAKERS = {"user": "You", "assistant": "Assistant"}
+_MARKS = str.maketrans("", "", "\x02\x03")
+
+
+def status(target: Target, *, as_json: bool) -> Exit:
+    found = _once(target, Client.status, start=False)
+    if as_json:
+        print_json(found)
+    else:
+        _print("\n".join(_status_lines(found)))
+    return Exit.OK
+
+
+def models(target: Target, *, as_json: bool) -> Exit:
+    found = _once(target, Client.models)
+    if as_json:
+        print_json(found)
+    else:
+        _print("\n".join(_model_line(one) for one in found))
+    return Exit.OK
+
+
+def list_conversations(target: Target, *, limit: int, as_json: bool) -> Exit:
+    found = _once(target, lambda client: client.conversations(limit=limit))
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        _print("\n".join(_conversation_line(one) for one in found))
+    return Exit.OK
+
+
+def show(target: Target, id: str, *, as_json: bool) -> Exit:
+    branch = _once(target, lambda client: client.branch(id))
+    if as_json:
+        messages = [asdict(one) for one in branch.messages]
+        print_json({**asdict(branch.conversation), "messages": messages})
+    else:
+        _print("\n\n".join(_message_text(one) for one in branch.messages))
+    return Exit.OK
+
+
+def search(target: Target, query: str, *, limit: int, as_json: bool) -> Exit:
+    hits = _once(target, lambda client: client.search(query, limit=limit))
+    if as_json:
+        print_json([asdict(one) | {"snippet": one.snippet.translate(_MARKS)} for one in hits])
+    else:
+        _print("\n".join(_hit_line(one) for one in hits))
+    return Exit.OK
+
+
+def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
+    async def work(client: Client) -> None:
+        # All are looked up before any is deleted: a wrong id deletes nothing.
+        found = [await client.conversation(id) for id in ids]
+        for one in found:
+            if not confirm or await asyncio.to_thread(_confirmed, one):
+                await client.delete_conversation(one.id)
+
+    _once(target, work)
+    return Exit.OK
+
+
+def _once(target: Target, work: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
+    notes = Notes()
+
+    def heard(notice: Notice) -> None:
+        if notice.kind is not NoticeKind.CONNECTED:
+            notes.say(notice.reason)
+
+    async def run() -> T:
+        async with Client(target, start=start, on_notice=heard) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def _print(text: str) -> None:
+    if text:
+        output = Output.stdout()
+        output.write_now(text)
+        output.end_now()
+
+
+def _confirmed(conversation: Conversation) -> bool:
+    Notes().question(f"Delete {_conversation_line(conversation)}? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+# ---- text -------------------------------------------------------------------------------------
+
+
+def _conversation_line(one: Conversation) -> str:
+    when = _time(one.updated_at)
+    return f"{one.id[:SHORT_ID]}  {when}  {_flat(one.title) or '(no title)'}"
+
+
+def _message_text(one: Message) -> str:
+    speaker = _SPEAKERS.get(one.role, one.role)
+    mark = "" if one.status == "completed" else f" ({one.status}{_run_hint(one)})"
+    return f"{speaker}{mark}:\n{one.text}"
+
+
+def _run_hint(one: Message) -> str:
+    return f", run {one.run}" if one.status in ("queued", "running") and one.run else ""
+
+
+def _hit_line(one: Hit) -> str:
+    snippet = _flat(one.snippet.replace("\x02", "[").replace("\x03", "]"))
+    return f"{one.conversation[:SHORT_ID]}  {_flat(one.title)}: {snippet}"
+
+
+def _model_line(one: dict[str, Any]) -> str:
+    mark = "*" if one.get("loaded") or one.get("current") else " "
+    return (
+        f"{mark} {_flat(str(one.get('id', '')))}  {_size(one.get('size'))}  {one.get('path', '')}"
+    )
+
+
+def _status_lines(found: dict[str, Any]) -> list[str]:
+    server, engine, model = (_part(found, name) for name in ("server", "engine", "model"))
+    sequences, cells = _part(found, "sequences"), _part(found, "cells")
+    speed = _part(found, "throughput")
+    lines = [
+        f"server      {server.get('url')}, pid {server.get('pid')}, "
+        f"hobnob {server.get('version')}, up {float(server.get('uptime_s') or 0):.0f} s",
+        f"engine      {engine.get('state')}, pid {engine.get('pid')}, "
+        f"restarted {engine.get('restarts')} times",
+        f"model       {model.get('id')}, window {model.get('n_ctx')} tokens, {model.get('path')}",
+        f"sequences   {sequences.get('running')} running, {sequences.get('waiting')} waiting, "
+        f"{sequences.get('max')} at most",
+        f"cells       {cells.get('used')} used, {cells.get('cached')} cached, "
+        f"{cells.get('total')} in all",
+        f"throughput  {speed.get('prefill_tps')} tokens/s read, "
+        f"{speed.get('decode_tps')} tokens/s written",
+    ]
+    failure = engine.get("failure")
+    if isinstance(failure, dict):
+        lines.append(f"failure     {failure.get('message')}")
+    capacity = found.get("capacity")
+    if isinstance(capacity, list):
+        lines += [f"capacity    {line}" for line in capacity]
+    return lines
+
+
+def _part(found: dict[str, Any], name: str) -> dict[str, Any]:
+    part = found.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _size(size: object) -> str:
+    return f"{size / 1e9:.2f} GB" if isinstance(size, int) else ""
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

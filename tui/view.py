@@ -1,0 +1,236 @@
+"""The scrolling transcript: message widgets for a window of the entries, and the follow.
+
+Follows new text until the user scrolls away, and again from the end on. Keeps what is being
+read where it is when older messages come in above or the width changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from hobnob.tui.message import MessageView
+from hobnob.tui.transcript import Entry
+from hobnob.tui.window import Window
+
+NEAR_EDGE_ROWS = 2
+
+
+class Edge(Static):
+    """How many messages there are beyond the window; a click brings some in."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, markup=False)
+
+    def say(self, words: str) -> None:
+        self.update(Content(words))
+        self.display = bool(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What stands at the top of the view: a message, and where in it."""
+
+    view: MessageView
+    spot: tuple[int, int]
+
+
+class TranscriptView(VerticalScroll, can_focus=False):
+    ALLOW_SELECT: ClassVar[bool] = True
+
+    class Moved(Message):
+        """The view scrolled, or what it shows has changed."""
+
+    def __init__(self) -> None:
+        super().__init__(id="transcript")
+        self._entries: list[Entry] = []
+        self._window = Window(0, 0, 0)
+        self._views: list[MessageView] = []
+        self._place: Place | None = None
+        self._moving = False
+
+    def compose(self) -> ComposeResult:
+        yield Edge("earlier")
+        yield Edge("later")
+
+    def on_mount(self) -> None:
+        self.anchor()
+        self._say_edges()
+
+    # ---- what is shown ------------------------------------------------------------------------
+
+    @property
+    def views(self) -> Sequence[MessageView]:
+        """The mounted messages, oldest first."""
+        return self._views
+
+    @property
+    def at_end(self) -> bool:
+        return self._window.later == 0 and self.scroll_y >= self.max_scroll_y - NEAR_EDGE_ROWS
+
+    async def show(self, entries: list[Entry], at: int | None = None) -> None:
+        """Show other entries: the end of them, or message number `at`."""
+        self._entries = entries
+        count = len(entries)
+        self._window = Window.last(count) if at is None else Window.around(at, count)
+        with self.app.batch_update():
+            await self.query(MessageView).remove()
+            self._views = self._made(self._window.low, self._window.high)
+            if self._views:
+                await self.mount_all(self._views, before="#later")
+        self._say_edges()
+        self._place = None
+        if at is None:
+            self.anchor()
+        else:
+            self.release_anchor()
+            self.call_after_refresh(self._to_message, entries[at])
+
+    async def add(self, entry: Entry) -> None:
+        """Show a message after the others; it has just been put at the end of the entries."""
+        showed_end = self._window.later == 0
+        self._window = self._window.grown()
+        if showed_end:
+            view = MessageView(entry)
+            self._views.append(view)
+            await self.mount(view, before="#later")
+            await self._trim()
+        self._say_edges()
+
+    async def drop_from(self, number: int) -> None:
+        """Messages from a number on are no longer among the entries."""
+        for view in [v for v in self._views if v.entry not in self._entries]:
+            self._views.remove(view)
+            await view.remove()
+        high = min(self._window.high, number)
+        self._window = Window(min(self._window.low, high), high, len(self._entries))
+        self._say_edges()
+
+    def sync(self, entry: Entry) -> None:
+        """Draw what is new in an entry."""
+        for view in reversed(self._views):
+            if view.entry is entry:
+                view.sync()
+                self.post_message(self.Moved())
+                return
+
+    def view_of(self, entry: Entry) -> MessageView | None:
+        return next((view for view in self._views if view.entry is entry), None)
+
+    async def go_to(self, at: int) -> None:
+        """Bring message number `at` into view, whether it is mounted or not."""
+        entry = self._entries[at]
+        if self.view_of(entry) is None:
+            await self.show(self._entries, at)
+        else:
+            self._to_message(entry)
+
+    async def to_end(self) -> None:
+        """Follow again."""
+        if self._window.later:
+            await self.show(self._entries)
+        else:
+            self.scroll_end(animate=False)
+
+    def mark_left_out(self, ids: set[str]) -> None:
+        for view in self._views:
+            view.set_left_out(view.entry.id in ids)
+
+    # ---- older and newer ones -----------------------------------------------------------------
+
+    async def earlier(self) -> None:
+        """Mount older messages above; what is being read stays where it is."""
+        await self._move(self._window.up())
+
+    async def later(self) -> None:
+        await self._move(self._window.down())
+
+    async def _move(self, window: Window) -> None:
+        if self._moving or window == self._window:
+            return
+        self._moving = True
+        old, self._window = self._window, window
+        place = self._reading()
+        above = self._made(window.low, min(old.low, window.high))
+        below = self._made(max(old.high, window.low), window.high)
+        with self.app.batch_update():
+            self._views = above + self._views + below
+            if above:
+                await self.mount_all(above, after="#earlier")
+            if below:
+                await self.mount_all(below, before="#later")
+            await self._trim()
+        self._say_edges()
+        self.call_after_refresh(self._moved_to, place)
+
+    async def _trim(self) -> None:
+        """Unmount what the window has left behind."""
+        kept = self._entries[self._window.low : self._window.high]
+        inside = {id(entry) for entry in kept}
+        gone = [view for view in self._views if id(view.entry) not in inside]
+        self._views = [view for view in self._views if id(view.entry) in inside]
+        for view in gone:
+            await view.remove()
+
+    def _moved_to(self, place: Place | None) -> None:
+        self._moving = False
+        self._restore(place)
+
+    def _made(self, low: int, high: int) -> list[MessageView]:
+        return [MessageView(entry) for entry in self._entries[low:high]]
+
+    def _say_edges(self) -> None:
+        earlier, later = self._window.earlier, self._window.later
+        self.query_one("#earlier", Edge).say(f"↑ {earlier} earlier" if earlier else "")
+        self.query_one("#later", Edge).say(f"↓ {later} later" if later else "")
+
+    async def on_click(self, event: events.Click) -> None:
+        if event.widget is not None and event.widget.id == "earlier":
+            await self.earlier()
+        elif event.widget is not None and event.widget.id == "later":
+            await self.later()
+
+    # ---- place --------------------------------------------------------------------------------
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if not self._moving:
+            self._place = self._reading()
+            if new_value <= NEAR_EDGE_ROWS < old_value and self._window.earlier:
+                self.call_next(self.earlier)
+            elif self._window.later and new_value >= self.max_scroll_y - NEAR_EDGE_ROWS:
+                self.call_next(self.later)
+        self.post_message(self.Moved())
+
+    def on_resize(self) -> None:
+        if not self.at_end and self._place is not None:
+            self.call_after_refresh(self._restore, self._place)
+
+    def _reading(self) -> Place | None:
+        """What is at the top of the view now."""
+        top = round(self.scroll_y)
+        for view in self._views:
+            region = view.virtual_region
+            if region.bottom > top and view.layout_rows is not None:
+                return Place(view, view.layout_rows.place(max(top - region.y, 0)))
+        return None
+
+    def _restore(self, place: Place | None) -> None:
+        if place is None or not place.view.is_attached or place.view.layout_rows is None:
+            return
+        row = place.view.layout_rows.row_of(place.spot)
+        self.scroll_to(y=place.view.virtual_region.y + row, animate=False, immediate=True)
+
+    def _to_message(self, entry: Entry) -> None:
+        view = self.view_of(entry)
+        if view is not None:
+            self.scroll_to(y=max(view.virtual_region.y - 1, 0), animate=False)
+            view.focus(scroll_visible=False)
