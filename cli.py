@@ -7,6 +7,7 @@ a terminal, the chat opens.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -130,7 +131,7 @@ def ask(
     from hobnob.tui.plain import Notes
     from hobnob.tui.stdin import join, read_stdin
 
-    target = Target.choose(url)
+    target, options = Target.choose(url), _sampling(option)
     if resume is None:
         prompt = join(words or [], read_stdin(Notes(quiet=quiet).say))
     elif words or continue_last or conversation or system or model or option:
@@ -140,7 +141,7 @@ def ask(
     question = asking.Question(
         prompt=prompt,
         system=_text(system),
-        options=_sampling(option),
+        options=options,
         model=model,
         continue_last=continue_last,
         conversation=conversation,
@@ -180,9 +181,13 @@ def _open_chat(
     from hobnob.launch import Target
     from hobnob.tui.app import run
 
+    target = Target.choose(url)
+    if continue_last and conversation is None:
+        from hobnob.tui import verbs
+
+        conversation = verbs.newest(target)
     return run(
-        Target.choose(url),
-        continue_last=continue_last,
+        target,
         conversation=conversation,
         system=_text(system),
         model=model,
@@ -430,4 +435,6 @@ def _flush(code: int) -> int:
 
 def main() -> NoReturn:
     _open_standard_descriptors()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # help, in a locale without its characters
     sys.exit(_flush(run(sys.argv[1:])))

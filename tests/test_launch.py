@@ -61,9 +61,7 @@ def test_a_server_is_started_once_and_found_again(paths: Paths, hobnob_home: Pat
     assert session == pid, "it must outlive the terminal"
 
 
-def test_clients_that_start_it_at_once_end_with_one_server(
-    paths: Paths, hobnob_home: Path
-) -> None:
+def test_clients_that_start_it_at_once_end_with_one_server(paths: Paths, hobnob_home: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         servers = list(pool.map(lambda _: launch.ensure(paths), range(8)))
     assert len(set(servers)) == 1 and len(starts(hobnob_home)) == 1
@@ -162,7 +160,12 @@ def test_the_log_does_not_grow_without_bound(paths: Paths) -> None:
 
 
 def write_state(paths: Paths, port: int, instance: str = fake_local_server.INSTANCE) -> None:
-    state = {"pid": os.getpid(), "host": "127.0.0.1", "port": port, "url": f"http://127.0.0.1:{port}"}
+    state = {
+        "pid": os.getpid(),
+        "host": "127.0.0.1",
+        "port": port,
+        "url": f"http://127.0.0.1:{port}",
+    }
     state |= {"version": "0", "wire": 1, "started_at": 0, "instance": instance}
     paths.state_file.write_text(json.dumps(state))
 

@@ -159,12 +159,7 @@ class _Ask:
     async def _conversation(self, client: Client) -> str | None:
         if self._question.conversation is not None:
             return (await client.conversation(self._question.conversation)).id
-        if not self._question.continue_last:
-            return None
-        found = await client.conversations(limit=1)
-        if not found:
-            raise ClientError("not_found", "There is no conversation to continue.")
-        return found[0].id
+        return (await client.newest()).id if self._question.continue_last else None
 
     def _note_run(self, run: Run) -> None:
         self._reply.run = run.id

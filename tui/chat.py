@@ -32,6 +32,9 @@ from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
 
 REPAINT_SECONDS = 1 / 15
+PAUSE_PER_COST = 4
+"""A repaint is followed by a pause of so many times what it took: keys come first."""
+MAX_COST_SECONDS = 0.1
 DRAFT_PAUSE_SECONDS = 0.7
 WELCOME = """\
 Type below and press Enter.
@@ -88,6 +91,8 @@ class Chat(Vertical):
         self._opened = 0
         self._repaint: Timer | None = None
         self._painted = 0.0
+        self._cost = 0.0
+        self._hint = ""
         self._dirty: Entry | None = None
         self._draft_timer: Timer | None = None
 
@@ -261,7 +266,8 @@ class Chat(Vertical):
         """An entry has changed; it is drawn soon, and not more often than the eye can use."""
         self._dirty = entry
         if self._repaint is None:
-            wait = REPAINT_SECONDS - (time.monotonic() - self._painted)
+            pause = max(REPAINT_SECONDS, self._cost * PAUSE_PER_COST)
+            wait = pause - (time.monotonic() - self._painted)
             self._repaint = self.set_timer(max(wait, 0.001), self._flush)
 
     def _flush(self) -> None:
@@ -272,6 +278,11 @@ class Chat(Vertical):
             entry, self._dirty = self._dirty, None
             self._painted = time.monotonic()
             self.view.sync(entry)
+            self.call_after_refresh(self._measure, self._painted)
+
+    def _measure(self, started: float) -> None:
+        """How long the last repaint took: a slow screen is painted less often."""
+        self._cost = min(time.monotonic() - started, MAX_COST_SECONDS)
 
     @on(TranscriptView.Moved)
     def _moved(self, event: TranscriptView.Moved) -> None:
@@ -284,10 +295,13 @@ class Chat(Vertical):
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
         if self._queue:
             hints.append(f"{len(self._queue)} waiting to be sent")
-        if self.talk.entries and not self.view.at_end:
+        if self.talk.entries and not self.view.following:
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
-        self.query_one("#hint", Static).update(Content(" · ".join(hints)))
+        words = " · ".join(hints)
+        if words != self._hint:  # an update lays the whole screen out again
+            self._hint = words
+            self.query_one("#hint", Static).update(Content(words))
 
     def show_title(self) -> None:
         conversation = self.talk.conversation

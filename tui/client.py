@@ -86,6 +86,13 @@ class Client:
         raw = await self._line.json("GET", "/conversations", params=params)
         return [build(Conversation, one) for one in items(raw, "conversations")]
 
+    async def newest(self) -> Conversation:
+        """The one that changed last; not_found when there is none."""
+        found = await self.conversations(limit=1)
+        if not found:
+            raise ClientError("not_found", "There is no conversation to continue.")
+        return found[0]
+
     async def conversation(self, id: str) -> Conversation:
         """`id` may be a unique prefix of at least four characters."""
         return build(Conversation, await self._line.json("GET", _conversation(id)))

@@ -1,4 +1,4 @@
-"""Copying that works at home, over SSH and inside tmux: OSC 52, and local tools where there are any.
+"""Copying that works at home, over SSH and inside tmux: OSC 52, and local tools as well.
 
 OSC 52 asks the terminal in front of the user, so it is always sent; whether it listened cannot
 be known. A local tool is tried as well when the session is not remote. Bounded in size and time.

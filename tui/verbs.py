@@ -63,6 +63,11 @@ def show(target: Target, id: str, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
+def newest(target: Target) -> str:
+    """The id of the conversation that changed last. Raises ClientError if there is none."""
+    return _once(target, Client.newest).id
+
+
 def search(target: Target, query: str, *, limit: int, as_json: bool) -> Exit:
     hits = _once(target, lambda client: client.search(query, limit=limit))
     if as_json:

@@ -73,8 +73,9 @@ class TranscriptView(VerticalScroll, can_focus=False):
         return self._views
 
     @property
-    def at_end(self) -> bool:
-        return self._window.later == 0 and self.scroll_y >= self.max_scroll_y - NEAR_EDGE_ROWS
+    def following(self) -> bool:
+        """Whether new text will be scrolled into view: until the user scrolls away."""
+        return self._window.later == 0 and self.is_anchored and not self._anchor_released
 
     async def show(self, entries: list[Entry], at: int | None = None) -> None:
         """Show other entries: the end of them, or message number `at`."""
@@ -211,7 +212,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self.post_message(self.Moved())
 
     def on_resize(self) -> None:
-        if not self.at_end and self._place is not None:
+        if not self.following and self._place is not None:
             self.call_after_refresh(self._restore, self._place)
 
     def _reading(self) -> Place | None:

@@ -7,6 +7,7 @@ A `Vocab` may be used from any thread; everything else belongs to the thread tha
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -58,7 +59,8 @@ class _Log:
         line = text.decode("utf-8", "replace")
         self._recent.append(line.strip())
         if self.to_stderr:
-            os.write(2, line.encode("utf-8", "replace"))
+            with contextlib.suppress(OSError):  # nothing may be raised into C
+                os.write(2, line.encode("utf-8", "replace"))
 
     def clear(self) -> None:
         self._recent.clear()
@@ -371,9 +373,7 @@ class Model:
     def restore(self, seq: int, state: State) -> bool:
         self._checked(seq)
         pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        read = C.llama_state_seq_set_data_ext(
-            self._context, pointer, state.size, self._scratch, 0
-        )
+        read = C.llama_state_seq_set_data_ext(self._context, pointer, state.size, self._scratch, 0)
         first = int(C.llama_memory_seq_pos_min(self._memory, self._scratch))
         fits = read == state.size and first == self._length[seq]
         if fits:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hobnob.server.engine import llama, machine, sizing
+from hobnob.server.engine import exactness, llama, machine, sizing
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
@@ -35,11 +35,12 @@ def load(
         flash_attn=asked.flash_attn,
     )
     model = llama.Model(weights, shape)
+    exact_rows = exactness.probe(model, model.n_vocab, sizes.n_ubatch, sizes.n_threads)
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
     memory = Memory(
         model, cells, cached_max=sizes.cached_max, saved_bytes_max=sizes.saved_bytes_max
     )
-    limits = Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch)
+    limits = Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, exact_rows)
     steps = Steps(
         model,
         memory,
@@ -58,7 +59,7 @@ def load(
         n_threads=sizes.n_threads,
         gpu_layers=layers,
         device="gpu" if layers else "cpu",
-        exact_rows=limits.exact_rows,
+        exact_rows=exact_rows,
         explain=[*explain, *sizes.explain],
     )
     return steps, ready

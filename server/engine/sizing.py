@@ -12,7 +12,7 @@ from hobnob.server.engine.protocol import Configure
 FALLBACK_CTX_TOKENS = 4096  # where the file names no window
 CHOSEN_CTX_MAX_TOKENS = 32_768  # chosen windows stay below this; ask for more to get it
 CELLS_MIN = 512
-KV_BYTES_MAX = 1024**3  # of chosen cells: they are touched at the start
+KV_BYTES_MAX = 512 * 1024**2  # of chosen cells: they are touched at the start
 KV_SHARE = 8  # chosen cells take at most this part of the memory that is free
 CACHED_SHARE = 2  # cached prefixes keep at most this part of the cells
 CACHED_SEQS = 48  # sequence ids for cached prefixes
@@ -71,9 +71,7 @@ def choose(asked: Configure, facts: Facts) -> Sizes:
     )
 
 
-def _cells(
-    asked: Configure, facts: Facts, n_running: int, window: int, explain: list[str]
-) -> int:
+def _cells(asked: Configure, facts: Facts, n_running: int, window: int, explain: list[str]) -> int:
     """Cells for all sequences at once, within the memory; at least for one whole window where
     half of the free memory allows."""
     wanted = n_running * window

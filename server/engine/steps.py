@@ -329,9 +329,7 @@ class Steps:
     def _new_places(self) -> list[Place]:
         queue = self._scheduler.queue(self._clock()) if self._scheduler.waiting else []
         now = {run.id: n for n, run in enumerate(queue, 1)}
-        changed = [
-            Place(id, n, self._eta(n)) for id, n in now.items() if self._places.get(id) != n
-        ]
+        changed = [Place(id, n, self._eta(n)) for id, n in now.items() if self._places.get(id) != n]
         self._places = now
         return changed
 

@@ -72,7 +72,7 @@ class OpenAIRoutes:
             async for event in reader:
                 outcome.take(event.payload, _logprobs(reader, event))
         finally:
-            pass
+            self._runs.abandon(live)
         if outcome.failure is not None:
             raise outcome.failure
         return JSONResponse(chat_reply.whole(header, outcome, with_logprobs=bool(body.logprobs)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +65,13 @@ def http(status: int, body: bytes = b"", **headers: str) -> bytes:
 
 
 def refusal(status: int, code: str, message: str = "No.", **headers: str) -> bytes:
-    return http(status, json.dumps({"error": {"code": code, "message": message}}).encode(), **headers)
+    return http(
+        status, json.dumps({"error": {"code": code, "message": message}}).encode(), **headers
+    )
+
+
+def body_of(events: Iterable[Event]) -> bytes:
+    return "".join(wire.sse(event) for event in events).encode()
 
 
 STREAM_HEAD = (
@@ -186,12 +192,11 @@ class FakeServer:
 
     def stream_from(self, after: int) -> bytes:
         """The default answer to GET …/events, whole."""
-        body = "".join(wire.sse(event) for event in self.events if (event.seq or 0) > after)
-        return STREAM_HEAD + chunk(body.encode()) + b"0\r\n\r\n"
+        return STREAM_HEAD + chunk(self.body_from(after)) + b"0\r\n\r\n"
 
     def body_from(self, after: int) -> bytes:
         """Its body alone."""
-        return "".join(wire.sse(event) for event in self.events if (event.seq or 0) > after).encode()
+        return body_of(event for event in self.events if (event.seq or 0) > after)
 
     def _json(self, request: Request, parts: list[str]) -> Any:
         match request.method, parts:

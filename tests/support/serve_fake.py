@@ -1,6 +1,6 @@
 """A whole server process whose engine writes one endless word after another.
 
-    serve_fake.py [--idle SECONDS]        (HOBNOB_HOME says where)
+    serve_fake.py [--idle SECONDS] [--word WORD] [--stuck]        (HOBNOB_HOME says where)
 Everything but the engine is the product's own: lock, key, socket, state file, signals, stopping.
 """
 
@@ -30,6 +30,9 @@ STEP_SECONDS = 0.005
 class Endless(Sequence[str]):
     """One word, again and again, without the memory."""
 
+    def __init__(self, word: str) -> None:
+        self._word = word
+
     def __len__(self) -> int:
         return sys.maxsize
 
@@ -41,13 +44,17 @@ class Endless(Sequence[str]):
 
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return ["word "] * len(range(*index.indices(len(self))))
-        return "word "
+            return [self._word] * len(range(*index.indices(len(self))))
+        return self._word
 
 
 class EndlessEngine(FakeEngine):
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self._word = word
+
     async def start(self) -> None:
-        self.script = Endless()  # type: ignore[assignment]
+        self.script = Endless(self._word)  # type: ignore[assignment]
         self._player = asyncio.create_task(self._play())
 
     async def close(self) -> None:
@@ -71,6 +78,7 @@ class StuckEngine(EndlessEngine):
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--idle", type=float, default=None)
+    parser.add_argument("--word", default="word ")
     parser.add_argument("--stuck", action="store_true")
     given = parser.parse_args()
     paths = Paths.home({"HOBNOB_HOME": os.environ["HOBNOB_HOME"]})  # never the user's own
@@ -86,7 +94,8 @@ def main() -> int:
         models=lambda: [],
         idle_stop_s=given.idle,
     )
-    asyncio.run(serve(setup, StuckEngine() if given.stuck else EndlessEngine()))
+    engine = StuckEngine if given.stuck else EndlessEngine
+    asyncio.run(serve(setup, engine(given.word)))
     lock.release()
     return 0
 

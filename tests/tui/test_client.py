@@ -19,6 +19,7 @@ from fake_server import (
     Act,
     FakeServer,
     Request,
+    body_of,
     chunk,
     hangs,
     hangs_up,
@@ -130,7 +131,7 @@ async def test_each_reconnect_asks_for_what_comes_after_the_last_event_read(
 async def test_a_stream_that_just_ends_is_not_the_end_of_the_reply(
     server: FakeServer, tmp_path: Path
 ) -> None:
-    cut = "".join(wire.sse(event) for event in server.events[:5]).encode()
+    cut = body_of(server.events[:5])
     server.scripts[EVENTS] = [streams(cut), streams(cut, complete=False)]
     assert await fetch(server, tmp_path) == "Hello world."
 
@@ -172,9 +173,7 @@ async def test_an_unknown_error_event_is_believed_when_it_comes_again_and_again(
 
 async def test_progress_events_pass_through_unnumbered(server: FakeServer, tmp_path: Path) -> None:
     server.events.insert(1, Event(None, wire.Queued(2, 1.5)))
-    server.scripts[EVENTS] = [
-        streams("".join(wire.sse(event) for event in server.events).encode())
-    ]
+    server.scripts[EVENTS] = [streams(body_of(server.events))]
     async with client_of(server, tmp_path) as client:
         _, events, _ = await read(client)
     assert Event(None, wire.Queued(2, 1.5)) in events
@@ -223,13 +222,11 @@ async def test_a_server_that_never_answered_is_given_up_soon(
 # ---- the log is gone --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ended", [says(http(204)), says(refusal(410, "gone"))], ids=["204", "410"]
-)
+@pytest.mark.parametrize("ended", [says(http(204)), says(refusal(410, "gone"))], ids=["204", "410"])
 async def test_the_rest_of_a_reply_comes_from_the_store_when_its_log_is_gone(
     server: FakeServer, tmp_path: Path, ended: Act
 ) -> None:
-    begin = "".join(wire.sse(event) for event in server.events[:4]).encode()
+    begin = body_of(server.events[:4])
     server.scripts[EVENTS] = [streams(begin), ended]
     async with client_of(server, tmp_path) as client:
         text, events, notices = await read(client)
@@ -254,7 +251,7 @@ async def test_a_stored_text_that_contradicts_what_was_shown_is_an_error(
     server: FakeServer, tmp_path: Path
 ) -> None:
     server.text = "Something else."
-    begin = "".join(wire.sse(event) for event in server.events[:4]).encode()
+    begin = body_of(server.events[:4])
     server.scripts[EVENTS] = [streams(begin), says(http(204))]
     with pytest.raises(ClientError) as raised:
         await fetch(server, tmp_path)

@@ -16,7 +16,9 @@ def parse(data: bytes, *cuts: int) -> list[RawEvent]:
     return [event for piece in pieces for event in parser.feed(piece)]
 
 
-STREAM = "id: 1\r\nevent: a\r\ndata: {\"t\":\"é\u2028😀\"}\r\n\r\n: ping\n\nevent: b\rdata:x\r\rdata\n\n".encode()
+STREAM = (
+    'id: 1\r\nevent: a\r\ndata: {"t":"é\u2028😀"}\r\n\r\n: ping\n\nevent: b\rdata:x\r\rdata\n\n'
+).encode()
 
 
 @pytest.mark.parametrize("cut", range(len(STREAM) + 1))
