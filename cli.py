@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -399,10 +400,19 @@ def _fail(error: ExitError, arguments: Sequence[str]) -> int:
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--json" in options and error.exit_code not in (Exit.CLOSED_OUTPUT, Exit.OUTPUT):
         try:
-            print_json({"error": {"code": error.code, "message": error.message}})
+            print_json(_failure(error, asked=arguments[0] == "ask"))
         except ExitError:
             pass  # the first failure is the one to tell
     return error.exit_code
+
+
+def _failure(error: ExitError, *, asked: bool) -> dict[str, object]:
+    """What failed, as JSON; for `ask` in the shape that its replies have."""
+    from hobnob.tui.ask import Reply
+
+    reply = Reply()
+    reply.fail(error.code, error.message)
+    return asdict(reply) if asked else {"error": reply.error}
 
 
 def _on_terminal(output: int = 1) -> bool:

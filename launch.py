@@ -36,7 +36,6 @@ HEALTH_SECONDS = 2.0
 POLL_SECONDS = 0.05
 MAX_ANSWER_BYTES = 64 * 1024
 LOG_TAIL_BYTES = 16 * 1024
-MAX_LOG_BYTES = 1024 * 1024
 
 # -P: a folder called `hobnob` where the user stands must not be imported.
 SERVER_COMMAND = (sys.executable, "-P", "-m", "hobnob.server.main")
@@ -343,11 +342,10 @@ def _await_answer(
 
 
 def _spawn(paths: Paths, args: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
-    """The new process, and where its lines begin in the log."""
+    """The new process, and where its lines begin in the log (which the server keeps bounded)."""
     command = [*SERVER_COMMAND, "--on-demand", *args]
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        _turn_log(paths.server_log)
         log = os.open(paths.server_log, flags, 0o600)
         try:
             start = os.fstat(log).st_size
@@ -363,12 +361,6 @@ def _spawn(paths: Paths, args: Sequence[str]) -> tuple[subprocess.Popen[bytes], 
     except OSError as error:
         raise LaunchError(f"The server cannot be started: {_why(error)}.", Exit.CONFIG) from None
     return child, start
-
-
-def _turn_log(path: Path) -> None:
-    """Keep one older log, so that it never grows without bound."""
-    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
-        os.replace(path, path.with_name(path.name + ".old"))
 
 
 def _died(paths: Paths, returncode: int, log_start: int) -> LaunchError:

@@ -82,7 +82,9 @@ class Paths:
     def make(self) -> None:
         """Create the folders that are written to, readable by the user alone. Raises OSError."""
         for folder in (self.data_dir, self.state_dir):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # `parents` would make the one above with everybody's permissions.
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _xdg(env: Mapping[str, str], name: str, default: Path) -> Path:

@@ -17,7 +17,7 @@ from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes import envelopes
 from hobnob.server.routes.admin import AdminRoutes, ModelLister
-from hobnob.server.routes.native import NativeRoutes, NothingMore
+from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
 from hobnob.server.runs import Runs
 from hobnob.server.security import Guard, Policy
@@ -57,7 +57,6 @@ def build_app(parts: Parts) -> FastAPI:
         app.include_router(router)
     for kind in REFUSALS:
         app.add_exception_handler(kind, _refuse)
-    app.add_exception_handler(NothingMore, _nothing_more)
     app.add_middleware(Guard, policy=parts.policy, lifecycle=parts.lifecycle)
     return app
 
@@ -73,7 +72,3 @@ def routers(parts: Parts) -> list[APIRouter]:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     return envelopes.response(request.url.path, error)
-
-
-async def _nothing_more(request: Request, error: Exception) -> Response:
-    return Response(status_code=204)

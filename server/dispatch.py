@@ -178,7 +178,7 @@ class Dispatch:
         if ending is not None:
             self.end(live, ending)
             return
-        self._engine.submit(live.submit(_now()))
+        self._engine.submit(live.submit(_now(), exact=self._engine.status.exact_by_default))
         if live.stored:
             self._journal.attempt(live.id)
         if not live.tokens and self._settings.queue_timeout_s > 0:

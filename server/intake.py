@@ -39,7 +39,7 @@ class Prepared:
     text: TextReady
     model: str
     planned_s: float
-    exact: bool  # asked for, and known to hold
+    exact: bool  # asked for or the default, and known to hold
     parent: str | None = None  # id of the message that the new one follows
     conversation: str | None = None  # its whole id, where there is one already
 
@@ -153,14 +153,15 @@ class Intake:
     def _prepared(
         self, planned: Plan, options: Options, text: TextReady, started: float, parent: str | None
     ) -> Prepared:
-        ready = self._engine.status.ready
+        status = self._engine.status
+        exact = status.exact_by_default if options.exact is None else options.exact
         return Prepared(
             plan=planned,
             options=options,
             text=text,
             model=self._settings.model or text.name,
             planned_s=_now() - started,
-            exact=options.exact and ready is not None and ready.exact_rows > 0,
+            exact=exact and status.ready is not None and status.ready.exact_rows > 0,
             parent=parent,
         )
 

@@ -71,7 +71,7 @@ class Job:
     prompt: list[int]
     sampling: Sampling
     vocab_hash: str
-    exact: bool
+    exact: bool | None  # None: as the engine has it by default
     interactive: bool
     accepted_at: float  # the loop's clock
     planned_s: float = 0.0
@@ -147,7 +147,7 @@ class LiveRun:
             if isinstance(entry.payload, wire.BlockDelta):
                 self._text.append(entry.payload.text)
 
-    def submit(self, now: float) -> Submit:
+    def submit(self, now: float, *, exact: bool = False) -> Submit:
         """The hand-over to an engine, with the ids that it need not draw again."""
         assert self.phase is Phase.HELD, f"run {self.id} is {self.phase.value}"
         self.phase = Phase.SUBMITTED
@@ -161,7 +161,7 @@ class LiveRun:
             emitted=list(self.tokens),
             owner=self.job.owner,
             interactive=self.job.interactive,
-            exact=self.job.exact,
+            exact=exact if self.job.exact is None else self.job.exact,
         )
 
     def start(self) -> None:

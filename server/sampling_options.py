@@ -43,7 +43,7 @@ NAMES = frozenset({*FLOATS, *INTEGERS, *FLAGS, *OTHERS})
 @dataclass(frozen=True, slots=True)
 class Options:
     sampling: Sampling
-    exact: bool
+    exact: bool | None  # None: as the engine has it by default
 
 
 def resolve(
@@ -60,7 +60,7 @@ def resolve(
                 raise InvalidRequest(f"There is no option {_quoted(name)}.", param=str(name)[:64])
             if value is not None:
                 values[name] = _checked(name, value, n_vocab)
-    exact = bool(values.pop("exact", False))
+    exact = values.pop("exact", None)
     if "seed" not in values:
         values["seed"] = choose_seed()
     return Options(Sampling(**values), exact)
@@ -85,7 +85,7 @@ def from_params(params: Mapping[str, Any]) -> Options:
     values = {name: params[name] for name in Sampling.__struct_fields__ if name in params}
     bias = values.get("logit_bias", {})
     values["logit_bias"] = {int(token): float(value) for token, value in bias.items()}
-    return Options(Sampling(**values), bool(params.get("exact", False)))
+    return Options(Sampling(**values), params.get("exact"))
 
 
 def _checked(name: str, value: Any, n_vocab: int) -> Any:

@@ -34,6 +34,7 @@ from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
 from hobnob.store.store import Store
+from hobnob.store.values import StoreError
 
 STOP_SECONDS = 4.5
 """From the wish to stop to the end of the process, at the most."""
@@ -42,6 +43,9 @@ GOODBYE_SECONDS = 1.0
 LINGER_SECONDS = 1.0
 """For connections to end by themselves after that; then they are cut."""
 IDLE_CHECK_SECONDS = 5.0
+LOG_KEPT_MS = 24 * 3600 * 1000
+"""After a run's end; then its stream answers 410 with the id of the stored message."""
+PRUNE_SECONDS = 3600.0
 
 log = logging.getLogger("hobnob.server")
 
@@ -96,6 +100,8 @@ async def serve(setup: Setup, engine: EngineService) -> None:
             models=setup.models,
         )
         server = EdgeServer(build_app(parts), on_listening=lambda: _listening(setup.paths, state))
+        pruning = asyncio.create_task(_prune_logs(store))
+        stack.callback(pruning.cancel)
         async with _stopping_when_idle(lifecycle, runs, setup.idle_stop_s):
             await _until_stopped(server, setup, lifecycle, runs, engine)
     log.info("stopped")
@@ -164,6 +170,16 @@ async def _say_goodbye(runs: Runs) -> None:
             await runs.stop()
     except TimeoutError:
         log.warning("the last events could not be stored in %g s", GOODBYE_SECONDS)
+
+
+async def _prune_logs(store: Store) -> None:
+    """At the start and every hour: replies are stored whole, their logs only serve late readers."""
+    while True:
+        try:
+            await store.prune(LOG_KEPT_MS)
+        except StoreError as error:
+            log.warning("old run logs were not pruned: %s", error)
+        await asyncio.sleep(PRUNE_SECONDS)
 
 
 @asynccontextmanager

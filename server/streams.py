@@ -1,8 +1,8 @@
 """How events leave as server-sent events, and how a waiting request learns that its client left.
 
-The native stream is FastAPI's own (it sends keep-alives and headers at once); this module turns
-our events into its values. `/v1` streams carry no ids and need another keep-alive, so they have a
-response of their own, which also ends the run the moment the client is gone.
+FastAPI's event-stream response and formatting, but not its generator routes: those fail with a
+traceback when a client leaves while it is being sent to, and their keep-alive is a block of its
+own, which some clients take for an empty event. One response serves both APIs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from fastapi.sse import ServerSentEvent
-from starlette.responses import Response
+from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.types import Receive, Scope, Send
 
 from hobnob.server import wire
+from hobnob.server.log import Reader
 
 PING_SECONDS = 10.0
-"""Longest silence on a `/v1` stream; FastAPI's own, on native streams, is 15 s."""
-PING = b": ping\n"
-"""One line, no blank one after it: it joins the next event's block. A comment with a block of
-its own is read as an empty event by some clients, and the OpenAI client fails on it."""
+"""Longest silence on a stream, through queueing and reading of the prompt too."""
+PING = ": ping\n"
+"""One line, no blank one after it: it joins the next event's block. As a block of its own it is
+an empty event to some clients when the one before had an id; the OpenAI client fails on it."""
 RETRY_MS = 1000
 """What an EventSource waits before it reconnects."""
 
@@ -34,14 +34,67 @@ class ClientGone(Exception):
     """The client closed its connection before the reply was ready."""
 
 
-def native_event(event: wire.Event, *, first: bool) -> ServerSentEvent:
-    """`retry:` travels inside the first event: a block of its own would be an empty event."""
-    return ServerSentEvent(
-        raw_data=wire.dump(event.payload),
-        event=event.payload.TYPE,
-        id=None if event.seq is None else str(event.seq),
-        retry=RETRY_MS if first else None,
-    )
+async def rendered(
+    reader: Reader, render: Callable[[wire.Event], str], *, ping_s: float | None = None
+) -> AsyncGenerator[str, None]:
+    """What `render` makes of each event, and a keep-alive whenever nothing went out for so long.
+
+    An event may come to nothing, so the silence is counted here and not by the reader.
+    """
+    clock = asyncio.get_running_loop().time
+    patience_s = PING_SECONDS if ping_s is None else ping_s
+    due = clock() + patience_s
+    while True:
+        try:
+            event = await reader.next_within(max(0.0, due - clock()))
+        except StopAsyncIteration:
+            return
+        text = render(event) if event is not None else ""
+        if text or clock() >= due:
+            yield text or PING
+            due = clock() + patience_s
+
+
+def native(reader: Reader, *, ping_s: float | None = None) -> AsyncGenerator[str, None]:
+    """The native stream. `retry:` travels inside the first event, not in a block of its own."""
+    first = True
+
+    def render(event: wire.Event) -> str:
+        nonlocal first
+        retry, first = (RETRY_MS if first else None), False
+        block = format_sse_event(
+            data_str=wire.dump(event.payload),
+            event=event.payload.TYPE,
+            id=None if event.seq is None else str(event.seq),
+            retry=retry,
+        )
+        return block.decode("ascii")
+
+    return rendered(reader, render, ping_s=ping_s)
+
+
+class EventStream(EventSourceResponse):
+    """Sends ready-made blocks until they end or the client leaves, which it notices at once.
+
+    `on_close` is called once, however it ends. It is not the generator's business: one that was
+    never begun runs no `finally`.
+    """
+
+    def __init__(
+        self, blocks: AsyncGenerator[str, None], *, on_close: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(blocks, headers=HEADERS)
+        self._blocks = blocks
+        self._on_close = on_close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await unless_gone(receive, self.stream_response(send))
+        except ClientGone:
+            return
+        finally:
+            self._on_close()
+            await self._blocks.aclose()
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -57,68 +110,6 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await _end(gone, task)
 
 
-class CompletionStream(Response):
-    """A `/v1` stream of ready-made blocks. `on_close` is called once, however it ends.
-
-    Not the generator's own business: one that was never begun runs no `finally`.
-    """
-
-    media_type = "text/event-stream"
-
-    def __init__(
-        self,
-        blocks: AsyncGenerator[str, None],
-        *,
-        on_close: Callable[[], None],
-        ping_s: float = PING_SECONDS,
-    ) -> None:
-        self._blocks = blocks
-        self._on_close = on_close
-        self._ping_s = ping_s
-        self.status_code = 200
-        self.background = None
-        self.body = b""
-        self.init_headers(HEADERS)
-        del self.headers["content-length"]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_gone(receive))
-        try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async for chunk in self._chunks(gone):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if not gone.done():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._on_close()
-            await _end(gone)
-            await self._blocks.aclose()
-
-    async def _chunks(self, gone: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
-        """The blocks with keep-alives between them, until the end or the client's."""
-        while True:
-            pending = asyncio.create_task(_next(self._blocks))
-            try:
-                while not pending.done() and not gone.done():
-                    done, _ = await asyncio.wait(
-                        {pending, gone},
-                        timeout=self._ping_s,
-                        return_when=asyncio.FIRST_COMPLETED,
-                    )
-                    if not done:
-                        yield PING
-                block = None if gone.done() else pending.result()
-            finally:
-                await _end(pending)
-            if block is None:
-                return
-            yield block.encode("ascii")
-
-
-async def _next(blocks: AsyncGenerator[str, None]) -> str | None:
-    return await anext(blocks, None)
-
-
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -128,8 +119,7 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
     """Cancel what is not done and wait for it, so that nothing runs on unseen."""
     for task in tasks:
         task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+    await asyncio.wait(tasks)
     for task in tasks:
         if not task.cancelled():
             task.exception()

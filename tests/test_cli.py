@@ -234,7 +234,11 @@ async def test_json_is_json_even_when_nothing_was_asked(
 ) -> None:
     server.scripts["/conversations/x/messages"] = [says(refusal(404, "not_found"))]
     result = await hobnob.run(*arguments, "--json")
-    assert result.code in (2, 3) and json.loads(result.out)["error"]["code"]
+    answer = json.loads(result.out)
+    assert result.code in (2, 3) and answer["error"]["code"]
+    assert (answer.get("text"), answer.get("status")) == (
+        ("", "failed") if arguments[0] == "ask" else (None, None)
+    )
 
 
 @pytest.mark.parametrize(

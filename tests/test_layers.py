@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 STDLIB = sys.stdlib_module_names
 PURE_ENGINE = {"cells", "scheduler", "detokenize"}
-EDGE = {"app", "main", "security", "streams"}
+EDGE = {"app", "listener", "main", "security", "streams"}
 
 
 def modules() -> dict[str, Path]:

@@ -39,5 +39,5 @@ def test_folders_are_the_users_alone(tmp_path: Path) -> None:
     paths = Paths.home({"HOBNOB_HOME": str(tmp_path / "new")})
     paths.make()
     paths.make()
-    for folder in (paths.data_dir, paths.state_dir):
+    for folder in (paths.data_dir, paths.state_dir, tmp_path / "new"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

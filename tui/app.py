@@ -24,11 +24,13 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from hobnob.paths import Paths
-from hobnob.tui import clipboard, themes
+from hobnob.tui import clipboard, settings, themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import clean
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
+from hobnob.tui.find import FindBar
+from hobnob.tui.help import HelpScreen, Part
 from hobnob.tui.library import Library
 from hobnob.tui.line import Line
 from hobnob.tui.message import MessageView
@@ -79,6 +81,7 @@ class HobnobApp(App[int]):
         options: Mapping[str, Any] | None = None,
         theme: str = themes.DARK.name,
         keymap: Mapping[str, str] | None = None,
+        problem: str = "",
     ) -> None:
         super().__init__()
         self._connect_with = connect
@@ -93,8 +96,9 @@ class HobnobApp(App[int]):
         for one in themes.THEMES:
             self.register_theme(one)
         self.theme = theme if theme in self.available_themes else themes.DARK.name
-        if keymap:
-            self.set_keymap(dict(keymap))
+        self._problem = problem
+        self._keys = dict(keymap or {})
+        self.set_keymap(self._keys)
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
@@ -119,6 +123,8 @@ class HobnobApp(App[int]):
         self.call_after_refresh(self._after_first_paint)
 
     def _after_first_paint(self) -> None:
+        if self._problem:
+            self.notify(self._problem, severity="warning", markup=False)
         self._connect()
 
     # ---- connection ---------------------------------------------------------------------------
@@ -296,10 +302,20 @@ class HobnobApp(App[int]):
             self.chat.open(found.conversation, found.message)
 
     def action_help(self) -> None:
-        if self.screen.query("HelpPanel"):
-            self.action_hide_help_panel()
-        else:
-            self.action_show_help_panel()
+        """The keys; those of what has the focus come first."""
+        if isinstance(self.screen, HelpScreen):
+            return
+        parts: list[tuple[type[Any], Part]] = [
+            (Composer, ("The input", Composer.HELP, Composer.BINDINGS)),
+            (MessageView, ("A message", MessageView.HELP, MessageView.BINDINGS)),
+            (ConversationList, ("The list", ConversationList.HELP, ConversationList.BINDINGS)),
+            (FindBar, ("Find", "", FindBar.BINDINGS)),
+            (Chat, ("The chat", "", Chat.BINDINGS)),
+            (HobnobApp, ("Everywhere", "", HobnobApp.BINDINGS)),
+        ]
+        focused = self.focused
+        parts.sort(key=lambda part: not isinstance(focused, part[0]))
+        self.push_screen(HelpScreen([part for _, part in parts], self._keys))
 
     def action_copy_stop_or_quit(self) -> None:
         """Ctrl+C: the selection if there is one, else the reply that runs, else twice to quit."""
@@ -313,7 +329,7 @@ class HobnobApp(App[int]):
     def ask_to_quit(self) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._quit_asked < QUIT_AGAIN_SECONDS:
-            self.exit(0)
+            self.end(0)
         else:
             self._quit_asked = now
             self.notify("Ctrl+C again quits.", timeout=QUIT_AGAIN_SECONDS, markup=False)
@@ -323,8 +339,15 @@ class HobnobApp(App[int]):
         await self.action_quit()
 
     async def action_quit(self) -> None:
+        self.end(0)
+
+    def end(self, code: int) -> None:
+        """Leave with what was typed kept: the keys before this one reach the input first."""
+        self.chat.composer.call_later(self._end, code)
+
+    def _end(self, code: int) -> None:
         self.chat.leave()
-        self.exit(0)
+        self.exit(code, return_code=code)
 
     @on(Chat.Command)
     async def _command(self, event: Chat.Command) -> None:
@@ -443,9 +466,9 @@ async def run_app(app: HobnobApp) -> int:
     """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, app.exit, 128 + number)
-    result = await app.run_async()
-    return app.return_code or result or 0
+        loop.add_signal_handler(number, app.end, 128 + number)
+    await app.run_async()
+    return app.return_code or 0
 
 
 def run(
@@ -464,15 +487,27 @@ def run(
 
         return Client(target, server_args=args, on_notice=hear)
 
+    paths = Paths.home()
+    chosen = settings.read(paths.config_dir)
     app = HobnobApp(
         connect,
-        Paths.home().state_dir,
+        paths.state_dir,
         conversation=conversation,
         system=system,
         options=options,
-        theme=themes.choose(os.environ),
+        theme=themes.choose(os.environ, chosen.theme),
+        keymap=chosen.keys,
+        problem=chosen.problem,
     )
     code = asyncio.run(run_app(app))
-    if app.talk.id is not None and not app.return_code:
-        sys.stdout.write(f"To go on with this conversation: hobnob -r {app.talk.id}\n")
+    if app.talk.id is not None:
+        _say_how_to_come_back(app.talk.id)
     return code
+
+
+def _say_how_to_come_back(conversation: str) -> None:
+    try:
+        sys.stdout.write(f"To go on with this: hobnob --conversation {conversation[:8]}\n")
+        sys.stdout.flush()
+    except OSError:
+        return  # the terminal is gone

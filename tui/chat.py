@@ -165,7 +165,11 @@ class Chat(Vertical):
 
     async def _show(self, at: str | None = None) -> None:
         ids = [one.id for one in self.talk.entries]
-        await self.view.show(self.talk.entries, ids.index(at) if at in ids else None)
+        number = ids.index(at) if at in ids else None
+        self._leave_messages()
+        await self.view.show(self.talk.entries, number)
+        if number is not None:
+            self.view.focus_message(self.talk.entries[number])
         self.show_title()
         self._show_welcome()
         self.say_trouble("")
@@ -394,7 +398,6 @@ class Chat(Vertical):
     async def _found(self, event: FindBar.Found) -> None:
         event.stop()
         await self.view.go_to(event.number)
-        self.query_one(FindBar).take_focus()
 
     @on(FindBar.Closed)
     def _find_closed(self, event: FindBar.Closed) -> None:
@@ -429,6 +432,11 @@ class Chat(Vertical):
         if self.talk.entries and self.talk.live is None:
             self._regenerate(self.talk.entries[-1])
 
+    def _leave_messages(self) -> None:
+        """A message that goes away must not take the focus to who knows where."""
+        if isinstance(self.screen.focused, MessageView):
+            self.composer.focus()
+
     @work(exclusive=True, group="send")
     async def _regenerate(self, entry: Entry) -> None:
         at = self.talk.entries.index(entry)
@@ -441,6 +449,7 @@ class Chat(Vertical):
         except ClientError as error:
             self.say_trouble(f"No new reply: {error.message}")
             return
+        self._leave_messages()
         await self.view.drop_from(len(self.talk.entries) - 1)
         await self._begin(reply)
         await self.view.to_end()

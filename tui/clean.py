@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 
 _KEPT = "\n\t"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STAND_INS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\x7f": "\u2421"}
 _UNSHOWABLE = "\ufffd"
-"""For C1 controls, which have no picture of their own, and lone surrogates."""
+"""For what has no picture of its own: C1 controls, separators of lines and paragraphs,
+overrides of the direction of writing (they reorder what stands around them), lone surrogates."""
 
 
 def clean(text: str) -> str:

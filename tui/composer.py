@@ -13,6 +13,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from hobnob.tui.clean import clean
@@ -72,6 +73,11 @@ class Composer(TextArea):
         self._pastes.clear()
         self.load_text("")
         return text
+
+    def render_line(self, y: int) -> Strip:
+        if self.content_size.width < 1:  # TextArea's placeholder cannot be wrapped into nothing
+            return Strip.blank(self.size.width)
+        return super().render_line(y)
 
     # ---- keys ---------------------------------------------------------------------------------
 

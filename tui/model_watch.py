@@ -39,7 +39,7 @@ async def watch(line: Line) -> AsyncIterator[ModelState]:
 def describe(status: Mapping[str, Any]) -> ModelState:
     """The state in the answer of /status, whatever is missing in it."""
     engine, model = _part(status, "engine"), _part(status, "model")
-    name = clean(str(model.get("name") or model.get("id") or "model"))
+    name = clean(str(model.get("id") or model.get("name") or "model"))
     state = engine.get("state")
     if state == "loading":
         done = engine.get("load_done")

@@ -25,7 +25,7 @@ DARK = Theme(
     warning="#e3b778",
     error="#ef8a8a",
     dark=True,
-    variables={"border": "#353b47", "muted": "#8e95a3", "faint": "#6a7180"},
+    variables={"muted": "#8e95a3", "faint": "#6a7180", "line": "#353b47"},
 )
 LIGHT = Theme(
     name="hobnob-light",
@@ -40,7 +40,7 @@ LIGHT = Theme(
     warning="#9a5b00",
     error="#b3261e",
     dark=False,
-    variables={"border": "#cfcac0", "muted": "#6b6660", "faint": "#8d887f"},
+    variables={"muted": "#6b6660", "faint": "#8d887f", "line": "#cfcac0"},
 )
 THEMES = (DARK, LIGHT)
 ANSWER_SECONDS = 0.2
@@ -53,15 +53,16 @@ _ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
 def quiet_colours(theme: Theme) -> dict[str, str]:
     """The colours of what is secondary, for a theme that does not name them."""
     if theme.ansi:
-        return {"muted": "ansi_bright_black", "faint": "ansi_bright_black"}
+        return dict.fromkeys(("muted", "faint", "line"), "ansi_bright_black")
     front = Color.parse(theme.foreground or ("#e0e0e0" if theme.dark else "#202020"))
     back = Color.parse(theme.background or ("#121212" if theme.dark else "#f0f0f0"))
-    return {"muted": front.blend(back, 0.35).hex, "faint": front.blend(back, 0.5).hex}
+    shares = {"muted": 0.35, "faint": 0.5, "line": 0.75}
+    return {name: front.blend(back, share).hex for name, share in shares.items()}
 
 
-def choose(environ: Mapping[str, str]) -> str:
+def choose(environ: Mapping[str, str], setting: str = "") -> str:
     """The theme for this terminal: as the user says, else as its background is."""
-    wanted = environ.get("HOBNOB_THEME", "")
+    wanted = environ.get("HOBNOB_THEME") or setting
     if wanted in ("dark", "light"):
         return f"hobnob-{wanted}"
     if wanted:

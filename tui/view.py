@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
@@ -58,12 +58,17 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._moving = False
 
     def compose(self) -> ComposeResult:
-        yield Edge("earlier")
-        yield Edge("later")
+        with Vertical(id="column"):  # as high as the view at least: an anchor needs that
+            yield Edge("earlier")
+            yield Edge("later")
 
     def on_mount(self) -> None:
         self.anchor()
         self._say_edges()
+
+    @property
+    def _column(self) -> Vertical:
+        return self.query_one("#column", Vertical)
 
     # ---- what is shown ------------------------------------------------------------------------
 
@@ -86,7 +91,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
             await self.query(MessageView).remove()
             self._views = self._made(self._window.low, self._window.high)
             if self._views:
-                await self.mount_all(self._views, before="#later")
+                await self._column.mount_all(self._views, before="#later")
         self._say_edges()
         self._place = None
         if at is None:
@@ -102,7 +107,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         if showed_end:
             view = MessageView(entry)
             self._views.append(view)
-            await self.mount(view, before="#later")
+            await self._column.mount(view, before="#later")
             await self._trim()
         self._say_edges()
 
@@ -133,6 +138,11 @@ class TranscriptView(VerticalScroll, can_focus=False):
             await self.show(self._entries, at)
         else:
             self._to_message(entry)
+
+    def focus_message(self, entry: Entry) -> None:
+        view = self.view_of(entry)
+        if view is not None:
+            view.focus(scroll_visible=False)
 
     async def to_end(self) -> None:
         """Follow again."""
@@ -165,9 +175,9 @@ class TranscriptView(VerticalScroll, can_focus=False):
         with self.app.batch_update():
             self._views = above + self._views + below
             if above:
-                await self.mount_all(above, after="#earlier")
+                await self._column.mount_all(above, after="#earlier")
             if below:
-                await self.mount_all(below, before="#later")
+                await self._column.mount_all(below, before="#later")
             await self._trim()
         self._say_edges()
         self.call_after_refresh(self._moved_to, place)
@@ -234,4 +244,3 @@ class TranscriptView(VerticalScroll, can_focus=False):
         view = self.view_of(entry)
         if view is not None:
             self.scroll_to(y=max(view.virtual_region.y - 1, 0), animate=False)
-            view.focus(scroll_visible=False)

@@ -155,6 +155,22 @@ class Cells:
             if span.start < match.length and self._evictable(span)
         )
 
+    def sharing(self) -> list[tuple[int, int, int]]:
+        """(sequence, base, n) for every sequence that has cells: it shares its first n with
+        `base`, which comes earlier in the list; n is 0 where it shares none."""
+        rank = {seq: n for n, seq in enumerate(self._open)}
+        found = []
+        for seq, held in self._open.items():
+            base, shared = seq, 0
+            for span in held.spans:
+                first = min(span.seqs, key=rank.__getitem__)
+                if first == seq:
+                    break
+                base, shared = first, span.end
+            if held.length:
+                found.append((seq, base, shared))
+        return found
+
     def match(self, owner: str, tokens: Ids, *, exact: bool = False) -> Match | None:
         """The resident sequence that shares most with `tokens`, at most all but the last one
         (whose logits are needed). `exact`: only what was computed in bit-equal steps."""

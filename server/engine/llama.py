@@ -129,7 +129,7 @@ class Vocab:
             n = C.llama_tokenize(self._vocab, data, len(data), buffer, -n, False, special)
         if n < 0:
             raise LlamaError("The text cannot be tokenised.")
-        return buffer[:n]
+        return list(buffer[:n])
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """The bytes of one token; those of a control token only when `special`."""
@@ -228,6 +228,8 @@ _KV_TYPES = {"f16": C.GGML_TYPE_F16, "q8_0": C.GGML_TYPE_Q8_0}
 _KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32}
 _FLASH = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SEQ_LIMIT = 256  # LLAMA_MAX_SEQ
+_SPARE_SEQS = 2  # that callers cannot use
+_SPLIT_CELLS = 256  # up to here a single row is computed like several, whatever the threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,7 @@ class Shape:
     n_threads: int
     kv_type: str = "f16"
     flash_attn: str = "auto"
+    ordered: bool = False  # see model.Model
 
 
 class Weights:
@@ -250,7 +253,12 @@ class Weights:
         params = C.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.use_extra_bufts = amx_is_broken() is None
-        told = C.llama_progress_callback(lambda done, _user: (progress(done), True)[1])
+
+        def tell(done: float, _user: object) -> bool:
+            progress(done)
+            return True  # go on
+
+        told = C.llama_progress_callback(tell)  # must outlive the load
         params.progress_callback = told
         self.handle = _load_model(path, params)
         self.vocab = Vocab(self.handle, owns=False)
@@ -281,14 +289,19 @@ class Weights:
 
 
 class Model:
-    """A context over loaded weights; see model.Model for the contract. One thread owns it."""
+    """A context over loaded weights; see model.Model for the contract. One thread owns it.
+
+    llama.cpp takes the first free cells from where it last stopped. An ordered model frees no
+    cell below that: freed ones go to a sequence that nobody reads, until all is cleared.
+    """
 
     def __init__(self, weights: Weights, shape: Shape) -> None:
-        if not 1 <= shape.n_seqs < _SEQ_LIMIT:
+        if not 1 <= shape.n_seqs <= _SEQ_LIMIT - _SPARE_SEQS:
             raise LlamaError(f"{shape.n_seqs} sequences are more than llama.cpp can keep.")
         self._weights = weights
         self._scratch = shape.n_seqs  # one id more, through which saved tails come and go
-        outputs = max(shape.n_outputs, shape.n_seqs + 1)  # fewer than n_seq_max is an assertion
+        self._plug = shape.n_seqs + 1  # and one that holds freed cells
+        outputs = max(shape.n_outputs, shape.n_seqs + _SPARE_SEQS)  # fewer is an assertion
         self._context = C.llama_init_from_model(weights.handle, _context_params(shape, outputs))
         if not self._context:
             raise LoadError(LOG.explain("llama.cpp cannot make a context for the model"))
@@ -298,11 +311,13 @@ class Model:
         self.n_cells = int(C.llama_n_ctx(self._context))
         self.n_vocab = weights.vocab.n_vocab
         self.can_cut = not (weights.is_recurrent or weights.is_hybrid)
+        self.ordered = shape.ordered and self.can_cut and not weights.n_swa
+        self.top = 0
         self._n_batch = min(int(C.llama_n_batch(self._context)), shape.n_batch)
         self._n_outputs = outputs
         self._threads = 0
-        self._length = [0] * (shape.n_seqs + 1)
-        self._batch = _Batch(self._n_batch)
+        self._length = [0] * shape.n_seqs
+        self._batch = _Batch(self._n_batch + 1)
         self._no_logits: Logits = np.empty((0, self.n_vocab), np.float32)
 
     def close(self) -> None:
@@ -310,18 +325,24 @@ class Model:
             C.llama_free(self._context)
         self._context = self._memory = None
 
-    def decode(self, chunks: Sequence[Chunk], threads: int) -> Decoded:
+    def decode(self, chunks: Sequence[Chunk], threads: int, *, exact: bool = False) -> Decoded:
         n_outputs = self._check(chunks)
         if n_outputs is None:
             return Decoded(Outcome.REFUSED, self._no_logits, 0.0)
         if threads != self._threads:
             C.llama_set_n_threads(self._context, threads, threads)
             self._threads = threads
+        padded = exact and threads > 1 and self._is_split(chunks)
+        if padded:
+            chunks = [*chunks, Chunk(self._scratch, 0, [0])]
         batch = self._batch.fill(chunks)
         began = time.perf_counter()
         code = C.llama_decode(self._context, batch)
         C.llama_synchronize(self._context)
         seconds = time.perf_counter() - began
+        if padded:
+            C.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)
+            chunks = chunks[:-1]
         outcome = _outcome(code)
         if outcome is not Outcome.OK:
             for chunk in chunks:
@@ -329,7 +350,13 @@ class Model:
             return Decoded(outcome, self._no_logits, seconds)
         for chunk in chunks:
             self._length[chunk.seq] += len(chunk.tokens)
+            self.top += len(chunk.tokens)
         return Decoded(outcome, self._rows(n_outputs), seconds)
+
+    def _is_split(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether the CPU's flash attention would divide the one row's cells among threads: then
+        the bits depend on where the cells lie. A second row makes it take the other way."""
+        return len(chunks) == 1 and len(chunks[0].tokens) == 1 and self.top >= _SPLIT_CELLS
 
     def length(self, seq: int) -> int:
         return int(C.llama_memory_seq_pos_max(self._memory, self._checked(seq))) + 1
@@ -341,6 +368,8 @@ class Model:
             return True
         if length and not self.can_cut:
             return False
+        if self.ordered:
+            C.llama_memory_seq_cp(self._memory, seq, self._plug, length, -1)
         if not C.llama_memory_seq_rm(self._memory, seq, length if length else -1, -1):
             return False
         self._length[seq] = length
@@ -352,8 +381,20 @@ class Model:
             raise LlamaError("A copy needs an empty target sequence.")
         if not 0 < length <= whole or (length < whole and not self.can_cut):
             raise LlamaError(f"{length} of {whole} tokens cannot be copied.")
-        C.llama_memory_seq_cp(self._memory, source, target, -1, length)
+        C.llama_memory_seq_cp(self._memory, source, target, -1, -1 if length == whole else length)
         self._length[target] = length
+
+    def reaches(self, seq: int, length: int) -> bool:
+        window = self._weights.n_swa
+        if not window:
+            return True
+        first = int(C.llama_memory_seq_pos_min(self._memory, self._checked(seq)))
+        return first <= max(0, length - window)
+
+    def clear(self) -> None:
+        C.llama_memory_clear(self._memory, False)
+        self._length = [0] * len(self._length)
+        self.top = 0
 
     def save(self, seq: int, start: int) -> State | None:
         if not 0 <= start < self._length[self._checked(seq)] or (start and not self.can_cut):
@@ -378,7 +419,8 @@ class Model:
         fits = read == state.size and first == self._length[seq]
         if fits:
             C.llama_memory_seq_cp(self._memory, self._scratch, seq, -1, -1)
-            self._length[seq] = self.length(seq)
+            before, self._length[seq] = self._length[seq], self.length(seq)
+            self.top += self._length[seq] - before
         C.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)
         return fits
 
@@ -415,7 +457,7 @@ def _context_params(shape: Shape, n_outputs: int) -> Any:
     params = C.llama_context_default_params()
     params.n_ctx = shape.n_cells
     params.n_batch = params.n_ubatch = shape.n_batch
-    params.n_seq_max = shape.n_seqs + 1
+    params.n_seq_max = shape.n_seqs + _SPARE_SEQS
     params.n_outputs_max = min(n_outputs, shape.n_batch)
     params.n_threads = params.n_threads_batch = shape.n_threads
     params.kv_unified = True

@@ -33,9 +33,12 @@ def load(
         n_threads=sizes.n_threads,
         kv_type=asked.kv_type,
         flash_attn=asked.flash_attn,
+        ordered=True,
     )
     model = llama.Model(weights, shape)
     exact_rows = exactness.probe(model, model.n_vocab, sizes.n_ubatch, sizes.n_threads)
+    model.ordered = model.ordered and exact_rows > 0
+    model.clear()
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
     memory = Memory(
         model, cells, cached_max=sizes.cached_max, saved_bytes_max=sizes.saved_bytes_max

@@ -17,7 +17,13 @@ from hobnob.server.engine.run import Run, Saved
 PARKED_TRIM_CELLS = 256
 """A run that was put aside loses its cells in stretches of at least this many."""
 
-WORTH_WAITING_CELLS = 32
+COMPACTION_SHARE = 8
+"""Before all cells are moved, one in so many is made free, so that it lasts for a while."""
+
+IDLE_COMPACTION_SHARE = 4
+"""With nobody running they are moved when one in so many is lost."""
+
+WORTH_WAITING_CELLS = 8
 """A run waits for another that computes the same prefix when that saves at least this many."""
 
 
@@ -28,10 +34,13 @@ class Counts:
     evicted_cells: int = 0
     saved: int = 0
     restored: int = 0
+    moved_cells: int = 0  # by compaction
     recomputed_cells: int = 0  # of put-aside runs, where saving was not possible
 
 
 class Memory:
+    """There must be more sequence ids than runs that are ever live at once."""
+
     def __init__(
         self, model: Model, cells: Cells, *, cached_max: int, saved_bytes_max: int
     ) -> None:
@@ -45,6 +54,12 @@ class Memory:
         self._parked: list[Run] = []
 
     # ---- reading ------------------------------------------------------------------------------
+
+    @property
+    def fillable(self) -> int:
+        """Cells that can be filled without freeing or moving any."""
+        lost = self._model.top if self._model.ordered else self.cells.used
+        return self.cells.total - lost
 
     def length(self, run: Run) -> int:
         """Leading tokens of the run that are in its cells."""
@@ -161,14 +176,26 @@ class Memory:
     # ---- room ---------------------------------------------------------------------------------
 
     def make_room(self, cells: int) -> bool:
-        """Frees cached cells, then those of put-aside runs, until so many are free."""
-        if self.cells.free < cells:
-            self._evict(cells - self.cells.free)
+        """Until so many can be filled: frees cached cells, then those of put-aside runs, and
+        moves the rest together where freed cells cannot be filled again."""
+        if self.fillable >= cells:
+            return True
+        wanted = cells
+        if self._model.ordered:  # moving all for a few cells would soon be due again
+            wanted = max(cells, self.cells.total // COMPACTION_SHARE)
+        self._evict(wanted - self.cells.free)
         for run in sorted(self._parked, key=lambda run: (run.interactive, -run.arrived)):
             if self.cells.free >= cells:
                 break
             self._trim_parked(run, cells - self.cells.free)
-        return self.cells.free >= cells
+        if self.fillable < cells <= self.cells.free:
+            self._compact()
+        return self.fillable >= cells
+
+    def tidy(self) -> None:
+        """With nothing else to do: moves the cells together if many are lost in between."""
+        if self.cells.free - self.fillable > self.cells.total // IDLE_COMPACTION_SHARE:
+            self._compact()
 
     def evict_all(self) -> bool:
         """Frees all cached cells; False when there were none."""
@@ -178,6 +205,8 @@ class Memory:
 
     def _best(self, run: Run) -> Match | None:
         match = self.cells.match(run.owner, run.ids(), exact=run.exact)
+        if match and not self._model.reaches(match.seq, match.length):
+            match = None  # an honest full prefill
         if run.seq is None:
             return match
         own = self.cells.length(run.seq)
@@ -217,6 +246,24 @@ class Memory:
         self._follow(self.cells.evict(cells))
         self.counts.evicted_cells += before - self.cells.used
         return self.cells.used < before
+
+    def _compact(self) -> None:
+        """Moves all cells together, each sequence in its order and shared cells still shared.
+        The states are in RAM meanwhile. What cannot be put back is computed again."""
+        moves = self.cells.sharing()
+        states = [
+            self._model.save(seq, shared) if shared < self.cells.length(seq) else None
+            for seq, _, shared in moves
+        ]
+        self._model.clear()
+        for (seq, base, shared), state in zip(moves, states, strict=True):
+            there = min(shared, self.cells.length(base))
+            if there:
+                self._model.copy(base, seq, there)
+            restored = there == shared and state is not None and self._model.restore(seq, state)
+            if not restored:
+                self.cells.cut(seq, there)
+        self.counts.moved_cells += self.cells.used
 
     def _follow(self, cuts: list[Cut]) -> None:
         for cut in cuts:

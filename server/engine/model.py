@@ -52,8 +52,17 @@ class Model(Protocol):
     can_cut: bool
     """Whether a sequence can be shortened and shared in part (not so for recurrent models)."""
 
-    def decode(self, chunks: Sequence[Chunk], threads: int) -> Decoded:
-        """Computes one step of all chunks at once."""
+    ordered: bool
+    """Whether cells are only ever filled upwards, so that each sequence lies in its own order:
+    attention adds up in the order of the cells, and another order gives other last bits."""
+
+    @property
+    def top(self) -> int:
+        """Where an ordered model fills on. Cells freed below it are lost until `clear`."""
+
+    def decode(self, chunks: Sequence[Chunk], threads: int, *, exact: bool = False) -> Decoded:
+        """Computes one step of all chunks at once. `exact`: with the same bits as in any other
+        step that is small enough."""
 
     def length(self, seq: int) -> int:
         """Tokens in the sequence, asked of the library itself."""
@@ -62,7 +71,13 @@ class Model(Protocol):
         """Shortens the sequence to `length` tokens; 0 empties it, which always works."""
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Gives the empty sequence `target` the first `length` tokens of `source`, sharing cells."""
+        """Gives the empty `target` the first `length` tokens of `source`, sharing cells."""
+
+    def reaches(self, seq: int, length: int) -> bool:
+        """Whether the sequence can be gone on with from there (a sliding window may be past)."""
+
+    def clear(self) -> None:
+        """Empties all sequences."""
 
     def save(self, seq: int, start: int) -> State | None:
         """The cells from position `start` on as bytes; None when that is not possible."""

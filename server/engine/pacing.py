@@ -7,6 +7,7 @@ step of the same decodes takes alone, which suits any CPU.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 FLOOR_ROWS = 8
@@ -66,4 +67,4 @@ class Pace:
         if not decodes or not self._decodes:
             return None
         nearest = min(self._decodes, key=lambda known: abs(known - decodes))
-        return self._decodes[nearest] * max(1.0, decodes / nearest) ** 0.5
+        return self._decodes[nearest] * math.sqrt(max(1.0, decodes / nearest))

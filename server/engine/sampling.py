@@ -115,11 +115,11 @@ class Sampler:
 
     def _token(self, row: Row, index: int) -> int:
         p = self._p
+        likeliest = int(row.argmax())  # a NaN, where there is one
+        if not math.isfinite(row[likeliest]):
+            raise BadLogits("the most likely token has no finite logit")
         if p.temperature <= 0.0 or p.top_k == 1:
-            token = int(row.argmax())
-            if not math.isfinite(row[token]):
-                raise BadLogits("the most likely token has no finite logit")
-            return token
+            return likeliest
         ids, values = self._candidates(row)
         values = _min_p(values, p.min_p)
         weights = np.exp((values - values[0]) / p.temperature)
@@ -133,8 +133,6 @@ class Sampler:
         limited = 0 < k < row.size
         ids = top(row, k) if limited else _all(row, self._p)
         values = row[ids].astype(np.float64)
-        if not math.isfinite(values[0]):
-            raise BadLogits("the most likely token has no finite logit")
         return ids, _top_p(values, self._p.top_p) if limited else values
 
 
@@ -152,7 +150,7 @@ def top(row: Row, k: int) -> Ids:
 
     Of the maxima of many small groups the k-th largest is a bound that at least k values reach,
     and few more do: two passes over the row and a short sort instead of a partition of it all.
-    Groups are strided (every n-th value), which numpy reduces fastest. NaN raises BadLogits.
+    Groups are strided (every n-th value), which numpy reduces fastest. No value may be NaN.
     """
     lanes = min(_LANES_MAX, row.size // (8 * k))
     if lanes < 2:
@@ -160,8 +158,6 @@ def top(row: Row, k: int) -> Ids:
     groups = row.size // lanes
     maxima = row[: lanes * groups].reshape(lanes, groups).max(axis=0)
     bound = np.partition(maxima, groups - k)[groups - k]
-    if math.isnan(maxima.max()):
-        raise BadLogits("a logit is not a number")
     if bound == -math.inf:  # fewer than k groups have a token that may be drawn
         return _sorted(row, np.arange(row.size))[:k]
     return _sorted(row, np.flatnonzero(row >= bound))[:k]
@@ -170,8 +166,6 @@ def top(row: Row, k: int) -> Ids:
 def _all(row: Row, p: Sampling) -> Ids:
     """The ids that matter when top-k is off: all, or those that top-p or min-p can leave."""
     largest = float(row.max())
-    if not math.isfinite(largest):
-        raise BadLogits("the most likely token has no finite logit")
     if p.min_p > 0.0 and p.top_p >= 1.0:
         ids = np.flatnonzero(row >= largest + math.log(p.min_p))
         return _sorted(row, ids if ids.size else np.arange(row.size))

@@ -234,7 +234,7 @@ class Scheduler:
             n = min(n, run.saved[-1].start - self._memory.length(run))
         if self._memory.make_room(planned + n):
             return n
-        return min(n, self._memory.cells.free - planned)
+        return min(n, self._memory.fillable - planned)
 
     def _prefill_key(self, run: Run, now: float) -> tuple[bool, float, float]:
         """Within an owner a short prompt overtakes a long one, which it delays little; the longer

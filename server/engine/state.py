@@ -21,6 +21,9 @@ from hobnob.server.engine.protocol import (
 from hobnob.server.wire import Failure
 
 
+CHEAP_EXACT_ROWS = 48
+
+
 class EngineState(Enum):
     LOADING = "loading"  # first start: the weights are being read; runs wait
     READY = "ready"  # runs go on
@@ -42,6 +45,13 @@ class EngineStatus:
     stats: Stats = field(default_factory=Stats)
     failure: Failure | None = None  # set when FAILED
     last_death: str | None = None  # one sentence: why the last process ended
+
+    @property
+    def exact_by_default(self) -> bool:
+        """Whether runs that do not say are exact: where bit-equal steps cost under a fifth of the
+        prefill speed. On CPUs steps of 63 rows do (docs/decisions/0004); a GPU needs large ones."""
+        ready = self.ready
+        return ready is not None and ready.device == "cpu" and ready.exact_rows >= CHEAP_EXACT_ROWS
 
 
 class Listener(Protocol):

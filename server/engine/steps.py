@@ -124,6 +124,10 @@ class Steps:
         """Nothing to compute and nothing to say."""
         return self._scheduler.idle and not self._outputs
 
+    def tidy(self) -> None:
+        """To be called before a wait for commands."""
+        self._memory.tidy()
+
     def check_integrity(self) -> None:
         self._scheduler.check_integrity()
         for run in self._scheduler.runs:
@@ -206,10 +210,15 @@ class Steps:
 
     def _compute(self, plan: Plan, members: list[int]) -> None:
         """Decodes the plan's chunks with these numbers; on failure, halves to find the cause."""
-        decoded = self._model.decode([plan.chunks[i] for i in members], self._threads.count)
+        chunks = [plan.chunks[i] for i in members]
+        threads = self._threads.count
+        wanted = self._limits.exact_rows > 0 and any(plan.runs[i].exact for i in members)
+        decoded = self._model.decode(chunks, threads, exact=wanted)
         self._decode_s += decoded.seconds
         if decoded.outcome is Outcome.OK:
-            self._advance(plan, members, decoded)
+            rows = sum(len(chunk.tokens) for chunk in chunks)
+            exact = rows <= self._limits.exact_rows and (wanted or rows > 1 or threads == 1)
+            self._advance(plan, members, decoded, exact)
         elif decoded.outcome is Outcome.NO_ROOM:
             over = self._scheduler.no_room()
             if over is not None:
@@ -235,9 +244,8 @@ class Steps:
             if not self._memory.settle(run):
                 self._fail(run, "The run's state in llama.cpp was lost when a step broke off.")
 
-    def _advance(self, plan: Plan, members: list[int], decoded: Decoded) -> None:
+    def _advance(self, plan: Plan, members: list[int], decoded: Decoded, exact: bool) -> None:
         now = self._clock()
-        exact = 0 < plan.rows <= self._limits.exact_rows
         row = 0
         for i in members:
             run, chunk = plan.runs[i], plan.chunks[i]

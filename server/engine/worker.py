@@ -143,6 +143,9 @@ class TextThread:
                     tokens = service.tokenize(asked.text)
             except TemplateError as error:
                 self._send(Rendered(asked.id, error=str(error)))
+            except Exception:  # the text thread's guard: one bad text costs one answer
+                log.exception("a text could not be rendered")
+                self._send(Rendered(asked.id, error="The text could not be turned into tokens."))
             else:
                 self._send(Rendered(asked.id, tokens))
 
@@ -194,6 +197,8 @@ class StepThread:
         self._send(ready)
         stuck = 0
         while True:
+            if steps.idle:
+                steps.tidy()
             for taken in self._commands(wait=steps.idle):
                 if isinstance(taken, Submit):
                     steps.submit(taken)

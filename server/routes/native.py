@@ -7,21 +7,19 @@ late for a status. GET changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, Field
 
-from hobnob.server import errors, sampling_options, streams, wire
+from hobnob.server import errors, sampling_options, wire
 from hobnob.server.context import Plan
-from hobnob.server.log import Reader
 from hobnob.server.requests import ReplyRequest, TurnRequest
 from hobnob.server.routes.bodies import Body, StrictRoute, wrong
 from hobnob.server.runs import Runs
+from hobnob.server.streams import EventStream, native
 from hobnob.store.store import Store
 from hobnob.store.values import LOCAL_OWNER, Conversation, Message, Run, Turn
 
@@ -104,8 +102,7 @@ class NativeRoutes:
         add(f"{one}/plan", self.plan, methods=["POST"])
         add("/runs/{id}", self.run, methods=["GET"])
         add("/runs/{id}/cancel", self.cancel, methods=["POST"])
-        events = self._events()
-        add("/runs/{id}/events", events, methods=["GET"], response_class=EventSourceResponse)
+        add("/runs/{id}/events", self.events, methods=["GET"])
         add("/search", self.search, methods=["GET"])
         return router
 
@@ -233,28 +230,18 @@ class NativeRoutes:
         await self._runs.cancel(LOCAL_OWNER, id)
         return JSONResponse(run_json(await self._store.run(LOCAL_OWNER, id)), status_code=202)
 
-    def _events(self) -> Any:
-        runs = self._runs
+    async def events(
+        self,
+        id: str,
+        after: Cursor = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """Replays what follows the cursor, then goes on live. Leaving it does not stop the run.
 
-        async def opened(
-            id: str,
-            after: Cursor = None,
-            last_event_id: Annotated[str | None, Header()] = None,
-        ) -> Reader:
-            reader = await runs.follow(LOCAL_OWNER, id, _cursor(after, last_event_id))
-            if reader.at_end:
-                raise NothingMore
-            return reader
-
-        opening = Depends(opened)
-
-        async def events(reader: Reader = opening) -> AsyncIterator[ServerSentEvent]:
-            first = True
-            async for event in reader:
-                yield streams.native_event(event, first=first)
-                first = False
-
-        return events
+        204 when the end was delivered before, or an EventSource would reconnect for ever.
+        """
+        reader = await self._runs.follow(LOCAL_OWNER, id, _cursor(after, last_event_id))
+        return Response(status_code=204) if reader.at_end else EventStream(native(reader))
 
     # ---- search
 
@@ -265,10 +252,6 @@ class NativeRoutes:
     ) -> Response:
         found = await self._store.search(LOCAL_OWNER, q, limit=limit)
         return JSONResponse({"hits": [asdict(hit) for hit in found]})
-
-
-class NothingMore(Exception):
-    """The end was delivered before: 204, or an EventSource would reconnect for ever."""
 
 
 def _cursor(after: int | None, last_event_id: str | None) -> int:

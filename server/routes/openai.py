@@ -9,6 +9,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -17,7 +18,6 @@ from fastapi.responses import JSONResponse
 from hobnob.server import errors, streams, wire
 from hobnob.server.engine.protocol import Logprob
 from hobnob.server.engine.state import EnginePort
-from hobnob.server.live import LiveRun
 from hobnob.server.log import Reader
 from hobnob.server.requests import CompletionRequest
 from hobnob.server.routes import chat_reply
@@ -81,8 +81,8 @@ class OpenAIRoutes:
         """Refusals come before this returns; the stream opens at once, whatever the queue."""
         header = self._header()
         live = await self._runs.complete(completion)
-        return streams.CompletionStream(
-            _blocks(live, header, with_usage=body.wants_usage),
+        return streams.EventStream(
+            _blocks(live.read(), header, with_usage=body.wants_usage),
             on_close=lambda: self._runs.abandon(live),
         )
 
@@ -119,17 +119,22 @@ def _completion(body: ChatBody) -> CompletionRequest:
 
 
 async def _blocks(
-    live: LiveRun, header: chat_reply.Header, *, with_usage: bool
+    reader: Reader, header: chat_reply.Header, *, with_usage: bool
 ) -> AsyncGenerator[str, None]:
     outcome = chat_reply.Outcome()
-    reader = live.read()
-    yield chat_reply.chunk(header, {"role": "assistant", "content": ""})
-    async for event in reader:
+
+    def render(event: wire.Event) -> str:
         said = len(outcome.logprobs)
         text = outcome.take(event.payload, _logprobs(reader, event))
         logprobs = outcome.logprobs[said:]
-        if text or logprobs:
-            yield chat_reply.chunk(header, {"content": text}, logprobs=logprobs)
+        if not text and not logprobs:
+            return ""
+        return chat_reply.chunk(header, {"content": text}, logprobs=logprobs)
+
+    yield chat_reply.chunk(header, {"role": "assistant", "content": ""})
+    async with aclosing(streams.rendered(reader, render)) as chunks:
+        async for chunk in chunks:
+            yield chunk
     if outcome.failure is not None or outcome.finish_reason is None:
         yield chat_reply.error_block(outcome.failure or errors.Internal("The reply was cut off."))
         return

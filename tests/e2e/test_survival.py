@@ -16,7 +16,7 @@ from support_e2e import GREEDY, Home, kill, read_rest, read_some, wait_for
 
 ROUNDS = int(os.environ.get("HOBNOB_ROUNDS", "2"))
 PROMPT = "Count from one to forty, in words, one number after the other."
-ASK = ("ask", *GREEDY, "-o", "max_tokens", "120", PROMPT)
+ASK = ("ask", *GREEDY, "-o", "max_tokens", "120", "-o", "ignore_eos", "true", PROMPT)
 
 
 def uninterrupted(home: Home) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import openai
 from support_e2e import Home, read_rest, read_some, wait_for
 
@@ -44,7 +46,6 @@ def test_the_idle_server_is_small(home: Home) -> None:
     home.run("ask", "-o", "max_tokens", "1", "hi")
     wait_for(lambda: home.status()["sequences"]["running"] == 0)
     pid = home.status()["server"]["pid"]
-    rollup = dict(
-        line.split(":", 1) for line in open(f"/proc/{pid}/smaps_rollup").read().splitlines()[1:]
-    )
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    rollup = dict(line.split(":", 1) for line in lines)
     assert int(rollup["Pss"].split()[0]) < 120 * 1024

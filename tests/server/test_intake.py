@@ -59,16 +59,26 @@ async def test_a_completion_needs_messages_of_a_bounded_size(tmp_path: Path) -> 
             await bench.runs.complete(CompletionRequest(OWNER, messages))
 
 
-@pytest.mark.parametrize(("exact_rows", "exact"), [(63, True), (0, False)])
-async def test_a_reply_is_called_exact_only_where_it_was_asked_and_is_so(
-    tmp_path: Path, exact_rows: int, exact: bool
+@pytest.mark.parametrize(
+    ("exact_rows", "asked", "submitted", "said"),
+    [
+        (63, True, True, True),
+        (63, False, False, False),
+        (63, None, True, True),  # cheap: the default
+        (15, True, True, True),
+        (15, None, False, False),  # dear: only when asked for
+        (0, True, True, False),
+        (0, None, False, False),
+    ],
+)
+async def test_a_reply_is_exact_by_default_where_that_is_cheap_and_called_so_only_where_it_holds(
+    tmp_path: Path, exact_rows: int, asked: bool | None, submitted: bool, said: bool
 ) -> None:
     async with bench_at(tmp_path, FakeEngine(exact_rows=exact_rows)) as bench:
-        asked, plain = await bench.send(options={"exact": True}), await bench.send()
-        for turn, expected in ((asked, exact), (plain, False)):
-            reader = await bench.runs.follow(OWNER, turn.run.id)
-            assert (await next_of(reader, wire.MessageStart)).exact is expected
-        assert [submit.exact for submit in bench.engine.submitted] == [True, False]
+        turn = await bench.send(options={} if asked is None else {"exact": asked})
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageStart)).exact is said
+        assert [submit.exact for submit in bench.engine.submitted] == [submitted]
 
 
 def test_before_the_weights_are_loaded_the_window_is_what_was_trained_and_configured() -> None:

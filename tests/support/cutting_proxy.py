@@ -61,7 +61,7 @@ class CuttingProxy:
                 is_stream = EVENTS_REQUEST.match(head) is not None
                 if is_stream and (found := LAST_EVENT_ID.search(head)):
                     self.resumed_from.append(int(found[1] or found[2]))
-                server.sendall(head)
+                server.sendall(_one_request(head))
                 up = threading.Thread(target=_pump, args=(client, server), daemon=True)
                 up.start()
                 self._down(server, client, is_stream)
@@ -123,6 +123,13 @@ def _read_head(client: socket.socket) -> bytes:
             return b""
         head += data
     return head
+
+
+def _one_request(head: bytes) -> bytes:
+    """Asks the server to close after its answer, so that each connection carries one request."""
+    return re.sub(rb"(?im)^connection:.*\r\n", b"", head).replace(
+        b"\r\n", b"\r\nConnection: close\r\n", 1
+    )
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

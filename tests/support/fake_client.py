@@ -43,10 +43,14 @@ class Script:
         self.put(wire.MessageStart("run", "c", reply, "Test-Model-1B", 7))
         self.put(wire.BlockStart(0))
 
-    def finish(self, status: str = "completed", reason: str = "end_turn") -> None:
+    def finish(
+        self, status: str = "completed", reason: str = "end_turn", *, facts: bool = True
+    ) -> None:
         self.put(wire.BlockStop(0))
-        usage = wire.Usage(1204, 1100, 88)
-        timings = wire.Timings(prefill_s=0.3, first_decode_s=0.1, decode_s=2.8)
+        usage, timings = wire.Usage(), wire.Timings()
+        if facts:
+            usage = wire.Usage(1204, 1100, 88)
+            timings = wire.Timings(prefill_s=0.3, first_decode_s=0.1, decode_s=2.8)
         self.put(wire.MessageDelta(reason, None, usage, timings))
         self.put(wire.MessageStop(status, reason))
 

@@ -164,4 +164,4 @@ def test_the_path_decides_whose_envelope_it_is(path: str, api: envelopes.Api) ->
 def test_the_tree_of_errors_in_the_docstring_is_complete() -> None:
     drawn = inspect.getdoc(errors) or ""
     for kind in subclasses(errors.HobnobError):
-        assert kind.__name__ in drawn
+        assert kind.__name__ in drawn or kind.__module__ != errors.__name__

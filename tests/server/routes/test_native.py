@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from fake_engine import FakeEngine
-from fastapi import routing
-from fastapi import sse as fastapi_sse
 from support_edge import KEY, Edge, edge_at, sse
 
+from hobnob.server import streams
 from hobnob.server.wire import API
 
 
@@ -435,8 +434,7 @@ async def test_loading_is_told_in_the_stream_while_the_request_waits(tmp_path: P
 async def test_a_silent_stream_shows_that_it_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fastapi_sse._PING_INTERVAL <= 15  # FastAPI's own, on which this relies
-    monkeypatch.setattr(routing, "_PING_INTERVAL", 0.02)
+    monkeypatch.setattr(streams, "PING_SECONDS", 0.02)
     engine = FakeEngine(loading=True)
     async with edge_at(tmp_path, engine) as edge:
         run = (await edge.send())["run"]["id"]

@@ -1,0 +1,246 @@
+"""The gate to llama.cpp, on the real library and the starter model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support_model import starter
+
+from hobnob.server.engine import exactness
+from hobnob.server.engine.llama import LlamaError, LoadError, Model, Shape, Vocab, Weights
+from hobnob.server.engine.model import Chunk, Logits, Outcome
+
+SHAPE = Shape(n_cells=512, n_seqs=6, n_batch=64, n_outputs=8, n_threads=1, ordered=True)
+
+
+@pytest.fixture(scope="module")
+def vocab() -> Iterator[Vocab]:
+    opened = Vocab.open(starter())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def weights() -> Iterator[Weights]:
+    told: list[float] = []
+    loaded = Weights(starter(), 0, told.append)
+    assert told[-1] == 1.0 and told == sorted(told)
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture
+def model(weights: Weights) -> Iterator[Model]:
+    made = Model(weights, SHAPE)
+    yield made
+    made.close()
+
+
+def run(model: Model, seq: int, tokens: list[int], *beside: Chunk) -> Logits:
+    """Computes the tokens at the sequence's end; the last one's logits."""
+    mine = Chunk(seq, model.length(seq), tokens, 1)
+    decoded = model.decode([*beside, mine], 1)
+    assert decoded.outcome is Outcome.OK
+    return decoded.logits[-1].copy()
+
+
+# ---- vocabulary --------------------------------------------------------------------------------
+
+
+def test_text_survives_the_way_to_tokens_and_back(vocab: Vocab) -> None:
+    for text in ("Hello, world!", "  two  spaces\n\n", "naïve 文字 🙂 \x00 end", ""):
+        assert b"".join(map(vocab.piece, vocab.tokenize(text))).decode() == text
+
+
+def test_the_text_of_a_special_token_becomes_one_only_when_asked(vocab: Vocab) -> None:
+    start = vocab.special_tokens()["<|im_start|>"]
+    assert vocab.tokenize("<|im_start|>", special=True) == [start]
+    assert start not in vocab.tokenize("<|im_start|>")
+    assert vocab.is_control(start)
+    assert (vocab.piece(start), vocab.piece(start, special=True)) == (b"", b"<|im_start|>")
+
+
+def test_no_bos_is_added_that_the_vocabulary_does_not_ask_for(vocab: Vocab) -> None:
+    assert not vocab.add_bos
+    assert vocab.bos not in vocab.tokenize("a", special=True)
+
+
+def test_the_end_of_generation_tokens_are_known(vocab: Vocab) -> None:
+    assert vocab.eos in vocab.eog_tokens()
+    assert all(vocab.is_eog(id) for id in vocab.eog_tokens())
+
+
+def test_the_header_can_be_read(vocab: Vocab) -> None:
+    assert vocab.meta("general.architecture") == "llama"
+    assert vocab.meta("no.such.key") is None
+    assert vocab.n_ctx_train == 8192
+    assert "im_start" in (vocab.chat_template() or "")
+
+
+@pytest.mark.parametrize("id", [-1, 10**6])
+def test_a_token_outside_the_vocabulary_is_refused_and_does_not_end_the_process(
+    vocab: Vocab, id: int
+) -> None:
+    for look in (vocab.piece, vocab.text, vocab.attr, vocab.is_control, vocab.is_eog):
+        with pytest.raises(LlamaError):
+            look(id)
+
+
+# ---- loading -----------------------------------------------------------------------------------
+
+
+def test_what_is_no_model_is_refused_with_the_reason(tmp_path: Path) -> None:
+    foreign, truncated = tmp_path / "foreign.gguf", tmp_path / "truncated.gguf"
+    foreign.write_bytes(b"not a model at all, and long enough to have a header")
+    truncated.write_bytes(starter().read_bytes()[: 20 * 2**20])
+    for path, word in (
+        (foreign, "magic"),
+        (truncated, "bounds"),
+        (tmp_path / "absent.gguf", "no file"),
+        (tmp_path, "no file"),
+    ):
+        with pytest.raises(LoadError, match=word):
+            Weights(path, 0, lambda done: None)
+
+
+def test_llama_cpp_writes_nothing_to_the_terminal(
+    capfd: pytest.CaptureFixture[str], weights: Weights, tmp_path: Path
+) -> None:
+    Model(weights, SHAPE).close()
+    with pytest.raises(LoadError):
+        Vocab.open(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+# ---- preconditions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [],
+        [Chunk(0, 0, [])],
+        [Chunk(0, 1, [5])],  # a gap
+        [Chunk(6, 0, [5])],  # the scratch sequence
+        [Chunk(-1, 0, [5])],
+        [Chunk(0, 0, [5]), Chunk(0, 1, [5])],  # twice the same sequence
+        [Chunk(0, 0, [10**6])],
+        [Chunk(0, 0, [-1])],
+        [Chunk(0, 0, [5] * 65)],  # more rows than a batch
+        [Chunk(0, 0, [5] * 9, 9)],  # more outputs than the buffer
+        [Chunk(0, 0, [5], 2)],
+    ],
+)
+def test_a_batch_that_would_end_the_process_is_refused_and_changes_nothing(
+    model: Model, chunks: list[Chunk]
+) -> None:
+    assert model.decode(chunks, 1).outcome is Outcome.REFUSED
+    assert model.length(0) == 0
+    run(model, 0, [5, 6])
+
+
+def test_when_the_cells_run_out_nothing_has_changed(model: Model) -> None:
+    for n in range(8):
+        seq, start = n % 2, (n // 2) * 64
+        assert model.decode([Chunk(seq, start, [5] * 64)], 1).outcome is Outcome.OK
+    assert model.decode([Chunk(2, 0, [5])], 1).outcome is Outcome.NO_ROOM
+    assert [model.length(seq) for seq in range(3)] == [256, 256, 0]
+    assert model.cut(1, 100)
+    assert model.decode([Chunk(2, 0, [5])], 1).outcome is Outcome.NO_ROOM  # not in between
+    model.clear()
+    assert model.top == model.length(0) == 0
+    run(model, 2, [5])
+
+
+def test_a_model_that_keeps_no_order_fills_freed_cells_at_once(weights: Weights) -> None:
+    model = Model(weights, replace(SHAPE, n_cells=256, ordered=False))
+    for seq in range(4):
+        assert model.decode([Chunk(seq, 0, [5] * 64)], 1).outcome is Outcome.OK
+    assert model.cut(1, 10)
+    run(model, 4, [5])
+    model.close()
+
+
+def test_a_copy_needs_an_empty_target_and_a_source_that_is_long_enough(model: Model) -> None:
+    run(model, 0, [5, 6, 7])
+    run(model, 1, [5])
+    for source, target, length in ((0, 1, 2), (0, 2, 4), (0, 0, 1), (0, 2, 0), (0, 99, 1)):
+        with pytest.raises(LlamaError):
+            model.copy(source, target, length)
+
+
+# ---- the same logits, however the cells came about -----------------------------------------------
+
+
+def test_logits_are_bit_equal_alone_beside_others_shared_and_restored(
+    model: Model, vocab: Vocab
+) -> None:
+    prompt = vocab.tokenize("The quick brown fox jumps over the lazy dog and then sleeps.")
+    head, last = prompt[:-1], prompt[-1:]
+    run(model, 0, head)
+    expected = run(model, 0, last)
+
+    run(model, 1, head[:5], Chunk(2, 0, [9] * 40))
+    run(model, 1, head[5:])
+    assert np.array_equal(run(model, 1, last, Chunk(2, 40, [8] * 50)), expected)
+
+    model.copy(0, 3, len(head))
+    assert np.array_equal(run(model, 3, last), expected)
+
+    tail, whole = model.save(0, 7), model.save(0, 0)
+    assert tail is not None and whole is not None and tail.size < whole.size
+    model.cut(0, 0)
+    model.copy(1, 0, 7)
+    assert model.restore(0, tail) and model.length(0) == len(prompt)
+    model.cut(0, len(head))
+    assert np.array_equal(run(model, 0, last), expected)
+
+    assert model.restore(4, whole) and model.cut(4, len(head))
+    assert np.array_equal(run(model, 4, last), expected)
+
+
+def test_a_single_row_is_computed_like_several_when_it_must_be_exact(model: Model) -> None:
+    tokens = [(7 * i * i + 3) % 5000 for i in range(300)]
+    for at in range(0, 299, 60):
+        assert model.decode([Chunk(0, at, tokens[at : min(at + 60, 299)])], 2).outcome is Outcome.OK
+    last = Chunk(0, 299, tokens[299:], 1)
+    found = []
+    for threads, beside in ((1, []), (2, []), (2, [Chunk(1, 0, [9])])):
+        decoded = model.decode([last, *beside], threads, exact=True)
+        assert decoded.logits.shape[0] == 1
+        found.append(decoded.logits[0].copy())
+        model.cut(0, 299)
+        model.cut(1, 0)
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_a_state_that_does_not_continue_the_sequence_is_refused(model: Model) -> None:
+    run(model, 0, [5, 6, 7, 8])
+    tail = model.save(0, 2)
+    assert tail is not None
+    run(model, 1, [5])
+    assert not model.restore(1, tail)
+    assert not model.restore(1, tail[:-40])
+    assert not model.restore(1, np.zeros(100, np.uint8))
+    assert model.length(1) == 1
+    run(model, 1, [6])
+
+
+def test_the_probe_finds_the_exact_size_and_leaves_the_model_empty(model: Model) -> None:
+    assert exactness.probe(model, model.n_vocab, 64, 1) == 63
+    assert exactness.probe(model, model.n_vocab, 20, 1) == 15
+    assert model.length(0) == model.length(1) == 0
+
+
+def test_the_file_is_named_by_bytes(tmp_path: Path, vocab: Vocab) -> None:
+    strange = tmp_path / "mödel 🙂.gguf"
+    os.symlink(starter(), strange)
+    opened = Vocab.open(strange)
+    assert opened.n_vocab == vocab.n_vocab
+    opened.close()
+    opened.close()

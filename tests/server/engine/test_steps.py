@@ -1,0 +1,548 @@
+"""The whole step loop over a scripted model: every run ends once, and neighbours never matter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from fake_model import CRASH, EOG, N_VOCAB, NAN, PLAIN, POISON, FakeModel, greedy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.memory import Memory
+from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.protocol import Finish, Sampling, Stepped, Submit
+from hobnob.server.engine.steps import Limits, Steps, Words
+from hobnob.server.engine.threads import Threads
+
+LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
+
+
+class Bench:
+    """A step loop with a scripted model, a clock that ticks once a look, and what it said."""
+
+    def __init__(
+        self,
+        *,
+        cells: int = 400,
+        running: int = 4,
+        ids: int = 10,
+        n_ctx: int = 100,
+        rows: int = 32,
+        exact_rows: int = 0,
+        can_cut: bool = True,
+        ordered: bool = False,
+        saved_bytes_max: int = 10**6,
+        cached_max: int = 200,
+    ) -> None:
+        self.model = FakeModel(cells, ids, rows=rows, can_cut=can_cut, ordered=ordered)
+        accounting = Cells(cells, ids, can_cut=can_cut)
+        self.memory = Memory(
+            self.model, accounting, cached_max=cached_max, saved_bytes_max=saved_bytes_max
+        )
+        self.now = 0.0
+        self.frames: list[Stepped] = []
+        self.steps = Steps(
+            self.model,
+            self.memory,
+            Words(N_VOCAB, [EOG], lambda id: LETTERS.get(id, b"?"), lambda id: b"<%d>" % id),
+            Limits(n_ctx, running, rows, exact_rows),
+            pace=Pace(rows, 1.0),
+            threads=Threads(1),
+            clock=self._clock,
+            emit=self.frames.append,
+        )
+        self.tokens: dict[str, list[int]] = defaultdict(list)
+        self.text: dict[str, str] = defaultdict(str)
+        self.replayed: dict[str, str] = {}
+        self.finishes: dict[str, list[Finish]] = defaultdict(list)
+        self._read = 0
+
+    def _clock(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def submit(self, run: str, prompt: list[int], **options: Any) -> None:
+        other = {
+            k: options.pop(k) for k in ("emitted", "owner", "interactive", "exact") if k in options
+        }
+        sampling = Sampling(**{"seed": 1, "temperature": 0.0, "max_tokens": 8, **options})
+        self.steps.submit(Submit(run, prompt, sampling, **other))
+
+    def step(self) -> None:
+        self.steps.step()
+        self.steps.check_integrity()
+        self.model.check_order()
+        for frame in self.frames[self._read :]:
+            for output in frame.outputs:
+                assert not self.finishes[output.run], "news after the end"
+                self.tokens[output.run] += output.tokens
+                self.text[output.run] += output.text
+                if output.replayed is not None:
+                    assert output.run not in self.replayed
+                    self.replayed[output.run] = output.replayed
+                if output.finish is not None:
+                    self.finishes[output.run].append(output.finish)
+        self._read = len(self.frames)
+
+    def finish(self, steps: int = 2000) -> None:
+        """Steps until nothing is left to do."""
+        for _ in range(steps):
+            if self.steps.idle:
+                return
+            self.step()
+        raise AssertionError(f"still busy after {steps} steps")
+
+    def reason(self, run: str) -> str:
+        (finish,) = self.finishes[run]
+        return finish.reason
+
+
+def prompt(seed: int, n: int) -> list[int]:
+    return [1 + (seed * 7919 + i * i * 31 + i * seed) % 60 for i in range(n)]
+
+
+def long_prompt(n: int, at_least: int = 12) -> list[int]:
+    """A prompt of n tokens that the model answers with at least so many tokens."""
+    return next(p for s in range(1000) if len(greedy(p := prompt(s, n), at_least)) == at_least)
+
+
+# ---- one run -----------------------------------------------------------------------------------
+
+
+def test_a_run_says_what_the_model_says_and_ends_at_max_tokens() -> None:
+    bench, ask = Bench(), long_prompt(5)
+    bench.submit("a", ask, max_tokens=8)
+    bench.finish()
+    assert bench.tokens["a"] == greedy(ask, 8)
+    assert bench.text["a"] == b"".join(LETTERS[t] for t in greedy(ask, 8)).decode()
+    assert bench.reason("a") == "max_tokens"
+
+
+def test_the_end_token_ends_the_turn_and_is_not_part_of_the_reply() -> None:
+    ask = next(p for s in range(1000) if 0 < len(greedy(p := prompt(s, 5), 50)) < 50)
+    bench = Bench()
+    bench.submit("a", ask, max_tokens=50)
+    bench.finish()
+    assert bench.reason("a") == "end_turn"
+    assert bench.tokens["a"] == greedy(ask, 50)
+    assert bench.finishes["a"][0].completion_tokens == len(bench.tokens["a"])
+
+
+def test_with_ignore_eos_the_end_token_is_never_drawn() -> None:
+    ask = next(p for s in range(1000) if len(greedy(p := prompt(s, 5), 50)) < 20)
+    bench = Bench()
+    bench.submit("a", ask, max_tokens=30, ignore_eos=True)
+    bench.finish()
+    assert bench.tokens["a"] == greedy(ask, 30, eog=False)
+    assert bench.reason("a") == "max_tokens"
+
+
+def test_a_stop_string_ends_the_reply_before_it() -> None:
+    ask = long_prompt(5)
+    said = b"".join(LETTERS[t] for t in greedy(ask, 12)).decode()
+    bench = Bench()
+    bench.submit("a", ask, max_tokens=12, stop=[said[5:7]])
+    bench.finish()
+    assert bench.reason("a") == "stop_string"
+    assert bench.finishes["a"][0].stop_string == said[5:7]
+    assert bench.text["a"] == said[: said.index(said[5:7])]
+
+
+def test_a_full_window_ends_the_reply() -> None:
+    ask = long_prompt(15)
+    bench = Bench(n_ctx=20)
+    bench.submit("a", ask, max_tokens=0)
+    bench.finish()
+    assert bench.reason("a") == "context"
+    assert len(bench.tokens["a"]) == 5
+
+
+def test_a_prompt_as_large_as_the_window_is_refused_with_both_numbers() -> None:
+    bench = Bench(n_ctx=20)
+    bench.submit("a", prompt(1, 20))
+    bench.finish()
+    (finish,) = bench.finishes["a"]
+    assert (finish.reason, finish.error_code) == ("error", "context_length_exceeded")
+    assert finish.error is not None and finish.error.count("20") == 2
+
+
+@pytest.mark.parametrize(
+    ("ask", "options", "code"),
+    [
+        ([], {}, "empty_prompt"),
+        ([1, N_VOCAB], {}, "invalid_request"),
+        ([1, -1], {}, "invalid_request"),
+        ([1], {"logit_bias": {N_VOCAB: 1.0}}, "invalid_request"),
+        ([1], {"emitted": [N_VOCAB]}, "invalid_request"),
+    ],
+)
+def test_a_run_that_cannot_be_begun_ends_at_once(
+    ask: list[int], options: dict[str, Any], code: str
+) -> None:
+    bench = Bench()
+    bench.submit("a", ask, **options)
+    bench.finish()
+    assert bench.finishes["a"][0].error_code == code
+    assert bench.model.steps == []
+
+
+def test_a_run_submitted_twice_is_generated_once() -> None:
+    bench, ask = Bench(), long_prompt(5)
+    bench.submit("a", ask)
+    bench.submit("a", ask)
+    bench.finish()
+    assert bench.tokens["a"] == greedy(ask, 8)
+    assert len(bench.finishes["a"]) == 1
+
+
+def test_logprobs_come_with_their_tokens() -> None:
+    bench, ask = Bench(), long_prompt(5)
+    bench.submit("a", ask, logprobs=2)
+    bench.finish()
+    given = [one for frame in bench.frames for o in frame.outputs for one in o.logprobs]
+    assert [one.token for one in given] == bench.tokens["a"]
+    for one in given:
+        assert len(one.top) == 2 and one.top[0][0] == one.token and one.logprob < 0
+    assert given[0].piece == b"<%d>" % given[0].token
+
+
+def test_the_timings_of_a_run_add_up() -> None:
+    bench = Bench(running=1)
+    bench.submit("a", prompt(1, 40))
+    bench.submit("b", prompt(2, 40))
+    bench.finish()
+    (finish,) = bench.finishes["b"]
+    assert finish.queued_s > 0 and finish.prefill_s > 0 and finish.first_decode_s > 0
+    assert finish.decode_s >= finish.token_max_s >= finish.token_p99_s >= finish.token_p50_s > 0
+    assert finish.prompt_tokens == 40
+
+
+# ---- continuation ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "seed": 5, "repeat_penalty": 1.2}])
+@pytest.mark.parametrize("cut", [1, 4, 7])
+def test_a_run_that_goes_on_ends_with_the_text_of_an_undisturbed_one(
+    options: dict[str, Any], cut: int
+) -> None:
+    ask = long_prompt(6)
+    whole = Bench()
+    whole.submit("a", ask, ignore_eos=True, **options)
+    whole.finish()
+    later = Bench()
+    later.submit("a", ask, ignore_eos=True, emitted=whole.tokens["a"][:cut], **options)
+    later.finish()
+    assert whole.tokens["a"][:cut] + later.tokens["a"] == whole.tokens["a"]
+    assert later.replayed["a"] + later.text["a"] == whole.text["a"]
+    assert later.finishes["a"][0].completion_tokens == 8
+
+
+def test_a_run_that_had_already_ended_ends_without_a_step() -> None:
+    bench, ask = Bench(n_ctx=10), long_prompt(5)
+    reply = greedy(ask, 8)
+    said = b"".join(LETTERS[t] for t in reply).decode()
+    bench.submit("max", ask, max_tokens=3, emitted=reply[:3])
+    bench.submit("stop", ask, max_tokens=8, emitted=reply[:3], stop=[said[1:3]])
+    bench.submit("context", ask, max_tokens=8, emitted=reply[:5])
+    bench.finish()
+    assert [bench.reason(run) for run in ("max", "stop", "context")] == [
+        "max_tokens",
+        "stop_string",
+        "context",
+    ]
+    assert bench.replayed["stop"] + bench.text["stop"] == said[:1]
+    assert bench.model.steps == []
+
+
+# ---- cancel ------------------------------------------------------------------------------------
+
+
+def test_cancel_acts_in_the_queue_in_prefill_and_in_decode() -> None:
+    bench = Bench(running=2, rows=8)
+    bench.submit("decoding", long_prompt(3), max_tokens=50)
+    bench.step()
+    bench.submit("prefilling", prompt(2, 60))
+    bench.submit("waiting", prompt(3, 10))
+    bench.step()
+    assert bench.tokens["decoding"] and not bench.tokens["prefilling"]
+    for run in ("decoding", "prefilling", "waiting"):
+        bench.steps.cancel(run)
+    bench.finish()
+    steps = len(bench.model.steps)
+    bench.step()
+    assert len(bench.model.steps) == steps == 2
+    for run in ("decoding", "prefilling", "waiting"):
+        assert bench.reason(run) == "cancelled"
+
+
+def test_cancelling_what_is_over_or_unknown_does_nothing() -> None:
+    bench = Bench()
+    bench.submit("a", long_prompt(3))
+    bench.finish()
+    frames = len(bench.frames)
+    bench.steps.cancel("a")
+    bench.steps.cancel("never")
+    bench.step()
+    assert len(bench.frames) == frames
+
+
+# ---- several -----------------------------------------------------------------------------------
+
+
+def test_decodes_go_on_while_a_long_prompt_is_read() -> None:
+    bench = Bench(rows=16, n_ctx=300, cells=600)
+    bench.submit("talker", long_prompt(3, 20), max_tokens=20)
+    bench.step()
+    bench.submit("reader", prompt(2, 200))
+    for _ in range(10):
+        before = len(bench.tokens["talker"])
+        bench.step()
+        assert len(bench.tokens["talker"]) == before + 1
+        assert sum(len(c.tokens) for c in bench.model.steps[-1]) <= 16
+    assert len(bench.model.steps[-1]) == 2
+
+
+def test_a_shared_prompt_is_computed_once_even_when_all_arrive_together() -> None:
+    bench, shared = Bench(n_ctx=300, cells=600), prompt(1, 150)
+    for n in range(4):
+        bench.submit(f"r{n}", [*shared, *prompt(50 + n, 3)])
+    bench.finish()
+    computed = sum(len(c.tokens) for step in bench.model.steps for c in step)
+    assert computed < 150 + 4 * (3 + 8) + 5
+    for n in range(4):
+        assert bench.tokens[f"r{n}"] == greedy([*shared, *prompt(50 + n, 3)], 8)
+    assert sorted(bench.finishes[f"r{n}"][0].cached_tokens for n in range(4))[0] == 0
+    assert sorted(bench.finishes[f"r{n}"][0].cached_tokens for n in range(4))[1] == 150
+
+
+def test_the_next_turn_starts_from_the_cells_of_the_one_before() -> None:
+    bench, ask = Bench(), long_prompt(20)
+    bench.submit("a", ask)
+    bench.finish()
+    following = [*ask, *bench.tokens["a"], 5, 6, 7]
+    bench.submit("b", following)
+    bench.finish()
+    assert bench.finishes["b"][0].cached_tokens == 27  # all but the last token drawn
+    assert bench.tokens["b"] == greedy(following, 8)
+
+
+def test_no_prefix_is_shared_between_owners() -> None:
+    bench, ask = Bench(), long_prompt(20)
+    bench.submit("a", ask, owner="ann")
+    bench.finish()
+    bench.submit("b", ask, owner="bob")
+    bench.finish()
+    assert bench.finishes["b"][0].cached_tokens == 0
+
+
+def test_exact_runs_never_share_a_step_larger_than_the_bound() -> None:
+    bench = Bench(rows=32, exact_rows=7, n_ctx=200, cells=600)
+    bench.submit("big", prompt(1, 60))
+    bench.step()
+    assert sum(len(c.tokens) for c in bench.model.steps[-1]) == 32
+    bench.submit("exact", prompt(2, 30), exact=True)
+    bench.finish()
+    for step in bench.model.steps[1:]:
+        if any(c.tokens[0] in prompt(2, 30) and len(c.tokens) > 1 for c in step):
+            assert sum(len(c.tokens) for c in step) <= 7
+
+
+def test_an_exact_run_does_not_start_from_cells_of_large_steps() -> None:
+    bench, ask = Bench(rows=32, exact_rows=7), long_prompt(20)
+    bench.submit("a", ask)
+    bench.finish()
+    bench.submit("b", ask, exact=True)
+    bench.submit("c", ask)
+    bench.finish()
+    assert bench.finishes["b"][0].cached_tokens == 0
+    assert bench.finishes["c"][0].cached_tokens == 19
+
+
+def test_waiting_runs_are_told_their_places() -> None:
+    bench = Bench(running=1)
+    for n in range(3):
+        bench.submit(f"r{n}", long_prompt(3))
+    bench.step()
+    assert [(p.run, p.position) for p in bench.frames[0].places] == [("r1", 1), ("r2", 2)]
+    bench.finish()
+    later = [(p.run, p.position) for f in bench.frames[1:] for p in f.places]
+    assert later == [("r2", 1)]
+
+
+def test_interactive_runs_go_before_batch_ones() -> None:
+    bench = Bench(running=1)
+    bench.submit("first", long_prompt(3))
+    bench.submit("batch", long_prompt(3), interactive=False)
+    bench.submit("chat", long_prompt(3))
+    bench.step()
+    assert [p.run for p in bench.frames[0].places] == ["chat", "batch"]
+
+
+# ---- too few cells -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.parametrize(
+    "layout", [{}, {"ordered": True}, {"can_cut": False}], ids=["any", "ordered", "uncuttable"]
+)
+def test_runs_that_need_three_times_the_cells_all_complete(
+    saves: bool, layout: dict[str, bool]
+) -> None:
+    bench = Bench(cells=100, running=6, ids=12, n_ctx=90, **layout)
+    bench.model.saves = saves
+    asks = [long_prompt(10 + n, 30) for n in range(10)]
+    for n, ask in enumerate(asks):
+        bench.submit(f"r{n}", ask, max_tokens=30)
+    bench.finish()
+    for n, ask in enumerate(asks):
+        assert bench.reason(f"r{n}") == "max_tokens"
+        assert bench.tokens[f"r{n}"] == greedy(ask, 30)
+    assert bench.memory.saved_bytes == 0
+
+
+def test_a_run_that_was_put_aside_comes_back_from_its_saved_state() -> None:
+    bench = Bench(cells=700, running=2, n_ctx=600, rows=300)
+    old, new = long_prompt(300, 100), long_prompt(200, 60)
+    bench.submit("old", old, max_tokens=100)
+    bench.submit("new", new, max_tokens=60)
+    bench.model.hidden_cells = 0
+    bench.finish()
+    assert bench.memory.counts.saved == bench.memory.counts.restored
+    assert bench.tokens["old"] == greedy(old, 100)
+    assert bench.tokens["new"] == greedy(new, 60)
+
+
+def test_cells_lost_between_others_are_won_back_by_moving_all_together() -> None:
+    bench = Bench(cells=200, running=2, n_ctx=90, ordered=True, cached_max=100)
+    for n in range(12):
+        bench.submit(f"r{n}", long_prompt(20 + n, 30), max_tokens=30)
+        bench.step()
+    bench.finish()
+    for n in range(12):
+        assert bench.tokens[f"r{n}"] == greedy(long_prompt(20 + n, 30), 30)
+    assert bench.memory.counts.moved_cells > 0
+
+
+def test_only_the_run_that_does_not_fit_alone_ends() -> None:
+    bench = Bench(cells=60, running=3, n_ctx=60)
+    bench.model.hidden_cells = 30  # the model has fewer cells than it said
+    bench.submit("small", long_prompt(5), max_tokens=8)
+    bench.submit("large", long_prompt(20, 30), max_tokens=30)
+    bench.finish()
+    assert bench.reason("small") == "max_tokens"
+    assert bench.reason("large") == "context"
+    assert bench.tokens["large"] == greedy(long_prompt(20, 30), 30)[: len(bench.tokens["large"])]
+
+
+# ---- one bad request costs one request ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [POISON, CRASH, NAN])
+def test_a_fault_is_pinned_on_the_run_that_caused_it(bad: int) -> None:
+    bench = Bench(running=4)
+    good = [long_prompt(4 + n) for n in range(3)]
+    bench.submit("a", good[0])
+    bench.submit("bad", [5, 6, bad])
+    bench.submit("b", good[1])
+    bench.submit("c", good[2])
+    bench.finish()
+    (finish,) = bench.finishes["bad"]
+    assert (finish.reason, finish.error_code) == ("error", "engine_failed")
+    for run, ask in zip("abc", good, strict=True):
+        assert bench.tokens[run] == greedy(ask, 8)
+        assert bench.reason(run) == "max_tokens"
+
+
+def test_a_fault_in_mid_reply_leaves_the_others_alone() -> None:
+    bench, ask = Bench(), long_prompt(6, 20)
+    bench.submit("a", ask, max_tokens=20)
+    bench.step()
+    bench.submit("bad", [5, CRASH])
+    bench.finish()
+    assert bench.tokens["a"] == greedy(ask, 20)
+    assert bench.reason("bad") == "error"
+
+
+# ---- all of it at once -------------------------------------------------------------------------
+
+RUN = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["plain"] * 8 + ["bad"]),
+        "seed": st.integers(0, 5),  # few seeds: many prompts begin alike
+        "n": st.integers(1, 70),
+        "max_tokens": st.integers(1, 40),
+        "owner": st.sampled_from(["ann", "bob"]),
+        "interactive": st.booleans(),
+        "exact": st.booleans(),
+        "steps": st.integers(0, 6),  # before the next one arrives
+        "cancel": st.sampled_from([None, None, None, 0, 2, 9]),
+    }
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    runs=st.lists(RUN, min_size=1, max_size=10),
+    cells=st.integers(120, 300),
+    running=st.integers(1, 5),
+    rows=st.integers(5, 40),
+    exact_rows=st.sampled_from([0, 7]),
+    layout=st.sampled_from(["ordered", "any", "uncuttable"]),
+    saved_bytes_max=st.sampled_from([0, 500, 10**6]),
+)
+def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
+    runs: list[dict[str, Any]],
+    cells: int,
+    running: int,
+    rows: int,
+    exact_rows: int,
+    layout: str,
+    saved_bytes_max: int,
+) -> None:
+    bench = Bench(
+        cells=cells,
+        running=running,
+        ids=running + 3,
+        rows=rows,
+        exact_rows=exact_rows,
+        can_cut=layout != "uncuttable",
+        ordered=layout == "ordered",
+        saved_bytes_max=saved_bytes_max,
+        cached_max=cells // 2,
+    )
+    cancels: list[tuple[int, str]] = []
+    step = 0
+    for i, run in enumerate(runs):
+        ask = prompt(run["seed"], run["n"])
+        if run["kind"] == "bad":
+            ask[-1] = POISON
+        bench.submit(
+            f"r{i}",
+            ask,
+            max_tokens=run["max_tokens"],
+            owner=run["owner"],
+            interactive=run["interactive"],
+            exact=run["exact"],
+        )
+        if run["cancel"] is not None:
+            cancels.append((step + run["cancel"], f"r{i}"))
+        for _ in range(run["steps"]):
+            bench.step()
+            step += 1
+            for _, id in [c for c in cancels if c[0] == step]:
+                bench.steps.cancel(id)
+    bench.finish()
+    for i, run in enumerate(runs):
+        expected = greedy(prompt(run["seed"], run["n"]), min(run["max_tokens"], 100 - run["n"]))
+        reason = bench.reason(f"r{i}")
+        if run["kind"] == "bad" and reason != "cancelled":
+            assert reason == "error"
+        elif run["kind"] == "plain":
+            assert reason in ("end_turn", "max_tokens", "context", "cancelled")
+            said = bench.tokens[f"r{i}"]
+            assert said == (expected if reason != "cancelled" else expected[: len(said)])
+    assert bench.memory.saved_bytes == 0
+    assert bench.memory.cells.used == bench.memory.cells.cached == bench.model.used

@@ -1,0 +1,67 @@
+"""The keys, part by part, what has the focus first. Made from the bindings: it cannot be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+Part = tuple[str, str, Sequence[BindingType]]
+"""A title, a sentence about it, and its bindings."""
+
+_NAMES = {
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "escape": "Esc",
+    "slash": "/",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
+
+
+class HelpScreen(ModalScreen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q", "dismiss", "Close", id="help.close"),
+    ]
+
+    def __init__(self, parts: Sequence[Part], keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._parts = parts
+        self._keys = keymap
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            for title, about, bindings in self._parts:
+                yield Static(Content.styled(title, "bold $primary"), classes="help-title")
+                if about:
+                    yield Static(about, classes="help-about", markup=False)
+                yield Static(table(bindings, self._keys), markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#help").focus()
+
+
+def table(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> Content:
+    """One row for each key that has a name to be remapped by."""
+    rows = []
+    for binding in bindings:
+        if isinstance(binding, Binding) and binding.id:
+            keys = keymap.get(binding.id, binding.key)
+            names = "  ".join(key_name(key) for key in keys.split(","))
+            row = (f"{names:<24}", "$accent"), f"{binding.description:<30}", (binding.id, "$faint")
+            rows.append(Content.assemble(*row))
+    return Content("\n").join(rows)
+
+
+def key_name(key: str) -> str:
+    """ctrl+pageup → Ctrl+PgUp."""
+    parts = [_NAMES.get(part, part) for part in key.strip().split("+")]
+    return "+".join(part if part in _NAMES.values() else part.capitalize() for part in parts)

@@ -1,0 +1,40 @@
+"""What the user has set for the app itself, in tui.toml beside the server's config.toml.
+
+    theme = "light"            # dark, light, or the name of any theme; else the terminal decides
+    [keys]
+    "chat.find" = "ctrl+g"     # the names are on the page of keys (F1)
+
+A file that cannot be read costs its settings, not the app: what is wrong is said in `problem`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FILE_NAME = "tui.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    theme: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def read(folder: Path) -> Settings:
+    path = folder / FILE_NAME
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, ValueError) as error:
+        return Settings(problem=f"{path} cannot be read: {error}")
+    theme, keys = raw.get("theme", ""), raw.get("keys", {})
+    if not isinstance(theme, str) or not isinstance(keys, dict):
+        return Settings(problem=f"{path}: theme is a text, keys a table")
+    known = {name: key for name, key in keys.items() if isinstance(key, str) and key}
+    odd = sorted(set(raw) - {"theme", "keys"}) + sorted(set(keys) - set(known))
+    problem = f"{path}: not understood: {', '.join(odd)}" if odd else ""
+    return Settings(theme, known, problem)
