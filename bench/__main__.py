@@ -60,7 +60,7 @@ def main() -> int:
 
 async def measure(names: list[str], given: argparse.Namespace) -> list[str]:
     """Each result is kept as soon as it is there. Returns what could not be measured."""
-    model = given.model or starter_model()
+    model = (given.model or starter_model()).resolve()
     settings = rounds.Settings(
         model=model,
         texts=Texts(model),

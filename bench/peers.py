@@ -91,6 +91,7 @@ def get_llama_server(jobs: int, same_source: bool = False) -> Path:
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     # The same processor and GPU options as hobnob's own llama.cpp.
     options = [*LEAN, *shlex.split(install._cmake_options()[0])]
+    options += [f"-DLLAMA_BUILD_COMMIT={source.parts[-2]}"]  # else that of our own repository
     options += shlex.split(os.environ.get("CMAKE_ARGS", ""))
     _run([cmake, "-S", source, "-B", build, *generator, *options])
     _run(["nice", cmake, "--build", build, "--target", "llama-server", "--parallel", str(jobs)])

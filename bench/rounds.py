@@ -61,13 +61,17 @@ async def run(scenario: Scenario, settings: Settings, say: Say) -> dict[str, Any
         except (peers.NotBuilt, ServerFailed) as error:
             if name == ours:
                 raise NothingMeasured(str(error)) from error
-            notes.append(f"{name} was left out: {str(error).splitlines()[0]}")
-            say(f"  {notes[-1]}")
+            notes.append(_left_out(name, error, say))
     async with AsyncExitStack() as stack:
-        running = {
-            name: await stack.enter_async_context(_open(variant, scenario, settings))
-            for name, variant in chosen.items()
-        }
+        running: dict[str, Running] = {}
+        for name, variant in chosen.items():
+            try:
+                contestant = _open(variant, scenario, settings)
+                running[name] = await stack.enter_async_context(contestant)
+            except (peers.NotBuilt, ServerFailed) as error:
+                if name == ours:
+                    raise NothingMeasured(str(error)) from error
+                notes.append(_left_out(name, error, say))
         for contestant in running.values():
             await _warm(contestant)
         rounds = await _rounds(scenario, running, settings, say)
@@ -84,12 +88,17 @@ async def run(scenario: Scenario, settings: Settings, say: Say) -> dict[str, Any
         "cells": scenario.cells,
         "quick": settings.quick,
         "wanted": settings.rounds,
-        "flags": {name: variant.shown for name, variant in chosen.items()},
+        "flags": {name: one.variant.shown for name, one in running.items()},
         "commands": commands,
         "tried": tried,
         "rounds": rounds,
         "notes": notes,
     }
+
+
+def _left_out(name: str, error: Exception, say: Say) -> str:
+    say(f"  {name}: {error}")
+    return f"{name} was left out: {str(error).splitlines()[0]}"
 
 
 def kept(rounds: Sequence[Mapping[str, Any]], wanted: int) -> list[Mapping[str, Any]]:
@@ -115,7 +124,7 @@ async def _choose(
                 await _warm(contestant)
                 measured = await _measured(measure, contestant, trial)
         except ServerFailed as error:
-            say(f"  {variant.contestant} [{variant.shown}] does not start: {error}")
+            say(f"  {variant.contestant} [{variant.shown}]: {error}")
             continue
         value = measured.values.get(headline.key, math.nan)
         say(f"  {variant.contestant} [{variant.shown}]: {headline.title} {value:.4g}")

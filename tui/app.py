@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
@@ -24,10 +24,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from hobnob.paths import Paths
-from hobnob.tui import clipboard, settings, themes
+from hobnob.tui import settings, themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import clean
 from hobnob.tui.composer import Composer
+from hobnob.tui.copying import CopyingApp
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.find import FindBar
 from hobnob.tui.help import HelpScreen, Part
@@ -50,12 +51,14 @@ Connect = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager["Clie
 
 QUIT_AGAIN_SECONDS = 1.5
 CLOSE_SECONDS = 1.0
+LOW_ROWS = 10
+"""Below this there is only the text and the input."""
 NARROW_COLUMNS = 84
 """Below this the list of conversations is only shown when it is asked for."""
 KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands   F1 keys"
 
 
-class HobnobApp(App[int]):
+class HobnobApp(CopyingApp):
     CSS_PATH = "app.tcss"
     TITLE = "hobnob"
     ENABLE_COMMAND_PALETTE = True
@@ -169,6 +172,8 @@ class HobnobApp(App[int]):
         else:
             self._refresh_list()
             self._watch_model()
+            if self.talk.id is not None:
+                self.chat.open(self.talk.id)
 
     @work(exclusive=True, group="model")
     async def _watch_model(self) -> None:
@@ -392,11 +397,11 @@ class HobnobApp(App[int]):
         if event.what == "copy":
             self.copy(event.view.entry.text)
         elif event.what == "copy_code":
-            self._copy_code(event.view.entry.code_blocks(), -1)
+            self.copy_code(event.view.entry.code_blocks(), -1)
 
     @on(MessageView.CopyCode)
     def _code_clicked(self, event: MessageView.CopyCode) -> None:
-        self._copy_code(event.view.entry.code_blocks(), event.number)
+        self.copy_code(event.view.entry.code_blocks(), event.number)
 
     def _copy_last(self) -> None:
         if self.talk.entries:
@@ -404,32 +409,7 @@ class HobnobApp(App[int]):
 
     def _copy_last_code(self) -> None:
         blocks = [code for entry in self.talk.entries for code in entry.code_blocks()]
-        self._copy_code(blocks, -1)
-
-    def _copy_code(self, blocks: list[str], number: int) -> None:
-        if -len(blocks) <= number < len(blocks):
-            self.copy(blocks[number])
-        else:
-            self.notify("There is no code block.", markup=False)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Textual's own way in (mouse selection, Ctrl+C) takes ours."""
-        self._clipboard = text
-        self.copy(text)
-
-    @work(exclusive=True, group="copy")
-    async def copy(self, text: str) -> None:
-        text = clean(text)
-        ways = await clipboard.copy(text, self._write_to_terminal)
-        if ways:
-            words = f"Copied {len(text)} characters ({ways})."
-        else:
-            words = "Too long for the terminal's clipboard, and no copying program was found."
-        self.notify(words, timeout=2, markup=False)
-
-    def _write_to_terminal(self, data: str) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(data)
+        self.copy_code(blocks, -1)
 
     # ---- the editor ---------------------------------------------------------------------------
 
@@ -460,6 +440,7 @@ class HobnobApp(App[int]):
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < NARROW_COLUMNS, "narrow")
+        self.set_class(self.size.height < LOW_ROWS, "low")
 
 
 async def run_app(app: HobnobApp) -> int:

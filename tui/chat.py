@@ -7,7 +7,6 @@ words on the screen.
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from textual import on, work
@@ -26,15 +25,12 @@ from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.find import FindBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
+from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
 
-REPAINT_SECONDS = 1 / 15
-PAUSE_PER_COST = 4
-"""A repaint is followed by a pause of so many times what it took: keys come first."""
-MAX_COST_SECONDS = 0.1
 DRAFT_PAUSE_SECONDS = 0.7
 WELCOME = """\
 Type below and press Enter.
@@ -84,16 +80,15 @@ class Chat(Vertical):
         self.talk = talk
         self._drafts = drafts
         self._prompts = prompts
+        self._view = TranscriptView()
+        self._painter = Painter(self._view)
         self._outgoing: Outgoing | None = None
         self._editing: Entry | None = None
         self._queue: list[str] = []
         self._retry = Draft("")
         self._opened = 0
-        self._repaint: Timer | None = None
-        self._painted = 0.0
-        self._cost = 0.0
+        self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
-        self._dirty: Entry | None = None
         self._draft_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -102,7 +97,7 @@ class Chat(Vertical):
             yield Static(id="model", markup=False)
         yield Static(id="banner", markup=False)
         yield Static(WELCOME, id="welcome", markup=False)
-        yield TranscriptView()
+        yield self._view
         yield FindBar()
         yield Static(id="hint", markup=False)
         yield CommandList()
@@ -117,7 +112,7 @@ class Chat(Vertical):
 
     @property
     def view(self) -> TranscriptView:
-        return self.query_one(TranscriptView)
+        return self._view
 
     @property
     def composer(self) -> Composer:
@@ -147,6 +142,7 @@ class Chat(Vertical):
             await self.talk.open(id)
         except ClientError as error:
             self.say_trouble(error.message)
+            self._load_draft()
             return
         await self._show(at)
         self._load_draft()
@@ -157,9 +153,12 @@ class Chat(Vertical):
         """Before another conversation is shown, and at the end: keep what was typed."""
         self._opened += 1
         self.save_draft()
+        self._between = True
+        self.composer.take()
         for group in ("follow", "send"):
             self.workers.cancel_group(self, group)
-        self._outgoing = self._editing = self._dirty = None
+        self._outgoing = self._editing = None
+        self._painter.forget()
         self._queue.clear()
         self._retry = Draft("")
 
@@ -252,41 +251,21 @@ class Chat(Vertical):
     @work(exclusive=True, group="follow")
     async def _follow(self, reply: Entry) -> None:
         try:
-            await self.talk.follow(reply, self._touch)
+            await self.talk.follow(reply, self._painter.touch)
         except ClientError as error:  # no connection to begin with
             reply.trouble = error.message
-            self._touch(reply)
+            self._painter.touch(reply)
             return
-        self._flush()
+        self._painter.flush()
+        if not self.app.app_focus:
+            self.app.bell()
         self.view.mark_left_out(self.talk.left_out)
         self._show_hint()
         self.post_message(self.Changed())
         if self._queue and not reply.live:
             self._deliver(self._queue.pop(0))
 
-    # ---- painting -----------------------------------------------------------------------------
-
-    def _touch(self, entry: Entry) -> None:
-        """An entry has changed; it is drawn soon, and not more often than the eye can use."""
-        self._dirty = entry
-        if self._repaint is None:
-            pause = max(REPAINT_SECONDS, self._cost * PAUSE_PER_COST)
-            wait = pause - (time.monotonic() - self._painted)
-            self._repaint = self.set_timer(max(wait, 0.001), self._flush)
-
-    def _flush(self) -> None:
-        if self._repaint is not None:
-            self._repaint.stop()
-            self._repaint = None
-        if self._dirty is not None:
-            entry, self._dirty = self._dirty, None
-            self._painted = time.monotonic()
-            self.view.sync(entry)
-            self.call_after_refresh(self._measure, self._painted)
-
-    def _measure(self, started: float) -> None:
-        """How long the last repaint took: a slow screen is painted less often."""
-        self._cost = min(time.monotonic() - started, MAX_COST_SECONDS)
+    # ---- what stands around the transcript ----------------------------------------------------
 
     @on(TranscriptView.Moved)
     def _moved(self, event: TranscriptView.Moved) -> None:
@@ -479,7 +458,7 @@ class Chat(Vertical):
         if self._draft_timer is not None:
             self._draft_timer.stop()
             self._draft_timer = None
-        if not self.is_mounted:
+        if self._between or not self.is_mounted:
             return
         typed = self.composer.full_text if self._editing is None else ""
         out = self._outgoing
@@ -489,6 +468,8 @@ class Chat(Vertical):
         self._drafts.save(self.talk.id, Draft(text, key))
 
     def _load_draft(self) -> None:
+        """What was typed here before, and after it what was typed while it was opened."""
         draft = self._drafts.load(self.talk.id)
         self._retry = draft
-        self.composer.put(draft.text)
+        self._between = False
+        self.composer.put("\n".join(filter(None, [draft.text, self.composer.full_text])))

@@ -17,6 +17,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 
 from hobnob.tui.clean import clean
+from hobnob.tui.commands import completed
 from hobnob.tui.prompts import Prompts
 
 FOLD_LINES = 40
@@ -86,6 +87,11 @@ class Composer(TextArea):
             event.stop()
             event.prevent_default()
             self._enter()
+            return
+        if event.key == "tab" and (word := completed(self.text)) is not None:
+            event.stop()
+            event.prevent_default()
+            self.put(word)
             return
         if event.is_printable or event.key in ("backspace", "delete"):
             self._prompts.leave()

@@ -56,7 +56,7 @@ def table(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> Content
         if isinstance(binding, Binding) and binding.id:
             keys = keymap.get(binding.id, binding.key)
             names = "  ".join(key_name(key) for key in keys.split(","))
-            row = (f"{names:<24}", "$accent"), f"{binding.description:<30}", (binding.id, "$faint")
+            row = (f"{names:<31}", "$accent"), f"{binding.description:<27}", (binding.id, "$faint")
             rows.append(Content.assemble(*row))
     return Content("\n").join(rows)
 
@@ -64,4 +64,6 @@ def table(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> Content
 def key_name(key: str) -> str:
     """ctrl+pageup → Ctrl+PgUp."""
     parts = [_NAMES.get(part, part) for part in key.strip().split("+")]
+    if len(parts) == 1 and len(parts[0]) == 1:
+        return parts[0]
     return "+".join(part if part in _NAMES.values() else part.capitalize() for part in parts)

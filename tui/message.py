@@ -20,12 +20,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from hobnob.tui import looks
+from hobnob.tui.growing import Growing
 from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.rows import EMPTY, Row
 from hobnob.tui.transcript import USER, Entry
 
 
-class MessageView(Widget, can_focus=True):
+class MessageView(Growing, Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
     ALLOW_SELECT = True
 
@@ -126,6 +127,8 @@ class MessageView(Widget, can_focus=True):
         self._strips.clear()
 
     def render_line(self, y: int) -> Strip:
+        if self.size.width < 1:
+            return Strip([], 0)
         row = self.rows[y] if y < len(self.rows) else EMPTY
         selection = self.text_selection
         span = selection.get_span(y) if selection is not None else None

@@ -10,6 +10,7 @@ from typing import Any
 from hobnob.tui.clean import clean
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
+from hobnob.tui.words import LOADED
 
 POLL_SECONDS = 0.5
 
@@ -43,8 +44,11 @@ def describe(status: Mapping[str, Any]) -> ModelState:
     state = engine.get("state")
     if state == "loading":
         done = engine.get("load_done")
-        share = f" {done:.0%}" if isinstance(done, int | float) else ""
-        return ModelState(f"loading {name}…{share}", settled=False)
+        if not isinstance(done, int | float):
+            return ModelState(f"loading {name}…", settled=False)
+        if done >= LOADED:
+            return ModelState(f"warming {name} up…", settled=False)
+        return ModelState(f"loading {name}… {done:.0%}", settled=False)
     if state == "restarting":
         return ModelState(f"restarting {name}…", settled=False)
     if state == "failed":

@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from hobnob.tui.growing import Growing
 from hobnob.tui.message import MessageView
 from hobnob.tui.transcript import Entry
 from hobnob.tui.window import Window
@@ -43,7 +44,11 @@ class Place:
     spot: tuple[int, int]
 
 
-class TranscriptView(VerticalScroll, can_focus=False):
+class Column(Growing, Vertical):
+    """The messages. As high as the view at least: following the end needs that."""
+
+
+class TranscriptView(Growing, VerticalScroll, can_focus=False):
     ALLOW_SELECT: ClassVar[bool] = True
 
     class Moved(Message):
@@ -58,7 +63,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._moving = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="column"):  # as high as the view at least: an anchor needs that
+        with Column(id="column"):
             yield Edge("earlier")
             yield Edge("later")
 
@@ -67,8 +72,8 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._say_edges()
 
     @property
-    def _column(self) -> Vertical:
-        return self.query_one("#column", Vertical)
+    def _column(self) -> Column:
+        return self.query_one(Column)
 
     # ---- what is shown ------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from hobnob.tui.clean import clean
 from hobnob.tui.transcript import Entry, Phase
 
 SEPARATOR = " · "
+LOADED = 0.995
+"""From here on the file is read; what is left is the first run through it."""
 SHORTEST_RATED_SECONDS = 0.1
 """A rate over less than this is noise and is not shown."""
 
@@ -29,7 +31,8 @@ def state(entry: Entry) -> str:
     if entry.phase is Phase.WAITING:
         return "waiting for the model…"
     if entry.phase is Phase.LOADING:
-        return f"loading the model… {entry.progress:.0%}"
+        done = entry.progress
+        return f"loading the model… {done:.0%}" if done < LOADED else "warming the model up…"
     if entry.phase is Phase.QUEUED and entry.place is not None:
         return _queued(entry)
     if entry.phase is Phase.READING and entry.prefill is not None:

@@ -8,6 +8,7 @@ only share steps that are small enough.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,30 +18,40 @@ LADDER_ROWS = (63, 31, 15, 7)
 """Sizes to try, the largest first."""
 
 PROMPT_TOKENS = 24
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 20.0
 """A model so slow that the probe takes longer is taken as having no exact steps."""
 
 
-def probe(model: Model, n_vocab: int, rows_max: int, threads: int) -> int:
-    """The largest size on the ladder that is bit-equal; 0: none, or not known in time. The
-    model's sequences 0 and 1 are used and left empty."""
+@dataclass(frozen=True, slots=True)
+class Probed:
+    exact_rows: int
+    """The largest size on the ladder that is bit-equal; 0: none, or not known in time."""
+    step: tuple[int, float]
+    """Rows and seconds of the largest step: a first idea of what rows cost."""
+
+
+def probe(model: Model, n_vocab: int, rows_max: int, threads: int) -> Probed:
+    """Uses the model's sequences 0 and 1 and leaves them empty."""
     began = time.monotonic()
     prompt = [(7 * i * i + 11 * i + 3) % n_vocab for i in range(PROMPT_TOKENS)]
-    alone = _logits(model, prompt, PROMPT_TOKENS, 1, threads)
+    alone, seconds = _logits(model, prompt, PROMPT_TOKENS, 1, threads)
+    step = (1, seconds)
     for rows in LADDER_ROWS:
-        if rows > rows_max or alone is None:
+        if rows > rows_max or alone is None or time.monotonic() - began > PATIENCE_SECONDS:
             continue
-        if time.monotonic() - began > PATIENCE_SECONDS:
-            return 0
         # in ragged chunks, and beside others in a step of exactly so many rows
-        beside = _logits(model, prompt, 7, rows, threads)
+        beside, seconds = _logits(model, prompt, 7, rows, threads)
+        step = max(step, (rows, seconds))
         if beside is not None and np.array_equal(alone, beside):
-            return rows
-    return 0
+            return Probed(rows, step)
+    return Probed(0, step)
 
 
-def _logits(model: Model, prompt: list[int], chunk: int, rows: int, threads: int) -> Logits | None:
-    """Logits after the prompt, computed in such chunks and a last step with so many rows."""
+def _logits(
+    model: Model, prompt: list[int], chunk: int, rows: int, threads: int
+) -> tuple[Logits | None, float]:
+    """Logits after the prompt, computed in such chunks and a last step with so many rows; and
+    the seconds of that step."""
     last = len(prompt) - 1
     outcomes = []
     for at in range(0, last, chunk):
@@ -54,4 +65,5 @@ def _logits(model: Model, prompt: list[int], chunk: int, rows: int, threads: int
     found = decoded.logits[0].copy() if decoded.logits.size else None
     model.cut(0, 0)
     model.cut(1, 0)
-    return found if all(outcome is Outcome.OK for outcome in outcomes) else None
+    fine = all(outcome is Outcome.OK for outcome in outcomes)
+    return (found if fine else None), decoded.seconds

@@ -7,26 +7,23 @@ A `Vocab` may be used from any thread; everything else belongs to the thread tha
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import os
-import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import llama_cpp._ggml as _ggml
 import llama_cpp.llama_cpp as C
 import numpy as np
 
+from hobnob.server.engine import devices
+from hobnob.server.engine.complaints import Complaints
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Outcome, State
-
-_WARN, _ERROR, _CONT = 3, 4, 5  # ggml log levels (llama.h); CONT goes on with the line before
-_LOG_LINES_KEPT = 8
 
 
 class LlamaError(Exception):
@@ -37,43 +34,9 @@ class LoadError(LlamaError):
     """A file cannot be loaded as a model, or no context can be made from it."""
 
 
-class _Log:
-    """Where llama.cpp's log goes: warnings to stderr when asked, the last ones kept to explain.
-
-    The C side has one callback for the whole process, so this object is a module constant.
-    Without it llama.cpp would print everything, which must never reach a terminal.
-    """
-
-    def __init__(self) -> None:
-        self.to_stderr = False
-        self._recent: deque[str] = deque(maxlen=_LOG_LINES_KEPT)
-        self._level = 0
-        self._callback = C.llama_log_callback(self._line)
-        C.llama_log_set(self._callback, ctypes.c_void_p(0))
-
-    def _line(self, level: int, text: bytes | None, _user: object) -> None:
-        if level != _CONT:
-            self._level = level
-        if self._level not in (_WARN, _ERROR) or not text:
-            return
-        line = text.decode("utf-8", "replace")
-        self._recent.append(line.strip())
-        if self.to_stderr:
-            with contextlib.suppress(OSError):  # nothing may be raised into C
-                os.write(2, line.encode("utf-8", "replace"))
-
-    def clear(self) -> None:
-        self._recent.clear()
-
-    def explain(self, otherwise: str) -> str:
-        """The first complaint since `clear`, without the name of the C function it is from."""
-        for line in self._recent:
-            if line:
-                return line.split(": ", 1)[-1]
-        return otherwise
-
-
-LOG = _Log()
+LOG = Complaints()
+_hear = C.llama_log_callback(LOG.hear)  # C keeps a pointer to it
+C.llama_log_set(_hear, ctypes.c_void_p(0))
 _backend = threading.Lock()
 C.llama_backend_init()
 
@@ -229,6 +192,7 @@ _KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32}
 _FLASH = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SEQ_LIMIT = 256  # LLAMA_MAX_SEQ
 _SPARE_SEQS = 2  # that callers cannot use
+_ALONE_THREADS = 2  # up to so many, one thread alone costs less than a second row
 _SPLIT_CELLS = 256  # up to here a single row is computed like several, whatever the threads
 
 
@@ -329,10 +293,13 @@ class Model:
         n_outputs = self._check(chunks)
         if n_outputs is None:
             return Decoded(Outcome.REFUSED, self._no_logits, 0.0)
+        padded = False
+        if exact and threads > 1 and self._is_split(chunks):
+            padded = threads > _ALONE_THREADS
+            threads = threads if padded else 1
         if threads != self._threads:
             C.llama_set_n_threads(self._context, threads, threads)
             self._threads = threads
-        padded = exact and threads > 1 and self._is_split(chunks)
         if padded:
             chunks = [*chunks, Chunk(self._scratch, 0, [0])]
         batch = self._batch.fill(chunks)
@@ -355,7 +322,7 @@ class Model:
 
     def _is_split(self, chunks: Sequence[Chunk]) -> bool:
         """Whether the CPU's flash attention would divide the one row's cells among threads: then
-        the bits depend on where the cells lie. A second row makes it take the other way."""
+        the bits depend on where the cells lie. With one thread, or a second row, it does not."""
         return len(chunks) == 1 and len(chunks[0].tokens) == 1 and self.top >= _SPLIT_CELLS
 
     def length(self, seq: int) -> int:
@@ -517,20 +484,12 @@ def supports_gpu() -> bool:
     return bool(C.llama_supports_gpu_offload())
 
 
-def amx_is_broken() -> str | None:
-    """The compiler's name when its AMX code ends the process with SIGILL, else None.
+def gpus() -> list[devices.Device]:
+    """The GPUs, with their memory as it is now."""
+    return devices.gpus(_ggml.libggml)
 
-    GCC before 11.5, 12.4 and 13.3 drops stores in front of ldtilecfg (GCC bug 114098), and
-    ggml's AMX kernels then fault on the first step. Debian 12 has GCC 12.2. Without the extra
-    buffer types ggml takes its other kernels.
-    """
-    if b"AMX_INT8 = 1" not in (C.llama_print_system_info() or b""):
-        return None
-    for library in (Path(C.__file__).parent / "lib").glob("libggml-cpu*"):
-        found = re.search(rb"GCC: \([^)]*\) (\d+)\.(\d+)\.\d+", library.read_bytes())
-        if found is None:
-            continue
-        major, minor = int(found[1]), int(found[2])
-        if major < 11 or minor < {11: 5, 12: 4, 13: 3}.get(major, 0):
-            return f"GCC {major}.{minor}"
-    return None
+
+def amx_is_broken() -> str | None:
+    """See devices.broken_amx. Without the extra buffer types ggml takes its other kernels."""
+    info = C.llama_print_system_info() or b""
+    return devices.broken_amx(info, Path(C.__file__).parent / "lib")

@@ -16,6 +16,9 @@ from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
 ALL_LAYERS = 999
+SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
+GPU_TARGET_GAP_SECONDS = 0.060
+OUTPUTS_MIN = 64  # rows with logits in one step; each takes a vocabulary of floats
 
 
 def load(
@@ -23,34 +26,28 @@ def load(
 ) -> tuple[Steps, Ready]:
     """Loads weights and context. Raises llama.LoadError."""
     llama.LOG.to_stderr = True
-    weights, layers, explain = _weights(asked, progress)
-    sizes = sizing.choose(asked, _facts(asked, weights))
-    shape = llama.Shape(
-        n_cells=sizes.n_cells,
-        n_seqs=sizes.n_seqs,
-        n_batch=sizes.n_ubatch,
-        n_outputs=sizes.n_ubatch,
-        n_threads=sizes.n_threads,
-        kv_type=asked.kv_type,
-        flash_attn=asked.flash_attn,
-        ordered=True,
+    weights, model, sizes, layers, explain = _fitting(asked, progress)
+    device = llama.gpus()[0].name if layers else "cpu"
+    threads = _threads(asked, sizes.n_threads, on_gpu=layers > 0)
+    probed = exactness.probe(
+        model, model.n_vocab, sizes.n_ubatch, threads.choose(time.perf_counter())
     )
-    model = llama.Model(weights, shape)
-    exact_rows = exactness.probe(model, model.n_vocab, sizes.n_ubatch, sizes.n_threads)
-    model.ordered = model.ordered and exact_rows > 0
+    model.ordered = model.ordered and probed.exact_rows > 0
     model.clear()
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
     memory = Memory(
         model, cells, cached_max=sizes.cached_max, saved_bytes_max=sizes.saved_bytes_max
     )
-    limits = Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, exact_rows)
+    target_s = asked.target_gap_ms / 1000 or (GPU_TARGET_GAP_SECONDS if layers else 0.0)
+    pace = Pace(sizes.n_ubatch, target_s)
+    pace.observe(0, *probed.step)
     steps = Steps(
         model,
         memory,
         _words(weights.vocab),
-        limits,
-        pace=Pace(sizes.n_ubatch, asked.target_gap_ms / 1000),
-        threads=Threads(sizes.n_threads, adapt=layers == 0),
+        Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, probed.exact_rows),
+        pace=pace,
+        threads=threads,
         clock=time.perf_counter,
         emit=emit,
     )
@@ -61,8 +58,8 @@ def load(
         n_ubatch=sizes.n_ubatch,
         n_threads=sizes.n_threads,
         gpu_layers=layers,
-        device="gpu" if layers else "cpu",
-        exact_rows=exact_rows,
+        device=device,
+        exact_rows=probed.exact_rows,
         explain=[*explain, *sizes.explain],
     )
     return steps, ready
@@ -73,29 +70,74 @@ def code(asked: Configure) -> str:
     return "model_unavailable" if Path(asked.model).is_file() else "model_not_found"
 
 
-def _weights(
-    asked: Configure, progress: Callable[[float], None]
-) -> tuple[llama.Weights, int, list[str]]:
-    """Weights, layers on a device, explanation."""
+_Loaded = tuple[llama.Weights, llama.Model, sizing.Sizes, int, list[str]]
+
+
+def _fitting(asked: Configure, progress: Callable[[float], None]) -> _Loaded:
+    """Weights and context with as many layers on the GPU as fit, and what was chosen."""
     broken = llama.amx_is_broken()
     explain = [f"no AMX kernels: {broken} compiled them wrongly"] if broken else []
-    layers = asked.n_gpu_layers
-    if not llama.supports_gpu():
-        if layers > 0:
-            explain.append("no layers on a GPU: this build of llama.cpp cannot use one")
-        return llama.Weights(Path(asked.model), 0, progress), 0, explain
-    wanted = ALL_LAYERS if layers < 0 else layers
-    weights = llama.Weights(Path(asked.model), wanted, progress)
-    return weights, min(wanted, weights.n_layer + 1), explain
+    if not llama.supports_gpu() or not llama.gpus():
+        if asked.n_gpu_layers > 0:
+            explain.append("no layers on a GPU: llama.cpp was built without one, or finds none")
+        return *_attempt(asked, 0, progress), 0, explain
+    if asked.n_gpu_layers >= 0:
+        return *_attempt(asked, asked.n_gpu_layers, progress), asked.n_gpu_layers, explain
+    layers = ALL_LAYERS
+    while True:
+        try:
+            weights, model, sizes = _attempt(asked, layers, progress)
+        except llama.LoadError:
+            if not layers:
+                raise
+            layers = layers * 3 // 4 if layers > SMALLEST_SHARE_LAYERS else 0
+            continue
+        on_gpu = min(layers, weights.n_layer + 1)
+        explain.append(f"{on_gpu} of {weights.n_layer + 1} layers on the GPU: what fits")
+        return weights, model, sizes, on_gpu, explain
 
 
-def _facts(asked: Configure, weights: llama.Weights) -> sizing.Facts:
+def _attempt(
+    asked: Configure, layers: int, progress: Callable[[float], None]
+) -> tuple[llama.Weights, llama.Model, sizing.Sizes]:
+    weights = llama.Weights(Path(asked.model), layers, progress)
+    try:
+        sizes = sizing.choose(asked, _facts(asked, weights, on_gpu=layers > 0))
+        return weights, llama.Model(weights, _shape(asked, sizes)), sizes
+    except llama.LlamaError:
+        weights.close()
+        raise
+
+
+def _shape(asked: Configure, sizes: sizing.Sizes) -> llama.Shape:
+    return llama.Shape(
+        n_cells=sizes.n_cells,
+        n_seqs=sizes.n_seqs,
+        n_batch=sizes.n_ubatch,
+        n_outputs=min(sizes.n_ubatch, max(OUTPUTS_MIN, sizes.n_running)),
+        n_threads=sizes.n_threads,
+        kv_type=asked.kv_type,
+        flash_attn=asked.flash_attn,
+        ordered=True,
+    )
+
+
+def _facts(asked: Configure, weights: llama.Weights, *, on_gpu: bool) -> sizing.Facts:
     return sizing.Facts(
         n_ctx_train=weights.vocab.n_ctx_train,
         cell_bytes=weights.cell_bytes(asked.kv_type),
         memory_bytes=machine.memory_available(),
+        video_bytes=sum(gpu.free_bytes for gpu in llama.gpus()) if on_gpu else 0,
         cores=machine.physical_cores(),
+        can_cut=not (weights.is_recurrent or weights.is_hybrid),
     )
+
+
+def _threads(asked: Configure, most: int, *, on_gpu: bool) -> Threads:
+    """A number that the user asked for is kept; on a GPU the CPU's threads hardly matter."""
+    if asked.n_threads or on_gpu:
+        return Threads(most)
+    return Threads(most, machine.OtherPrograms())
 
 
 def _words(vocab: llama.Vocab) -> Words:

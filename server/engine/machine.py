@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _CPUS = Path("/sys/devices/system/cpu")
@@ -45,7 +46,9 @@ def memory_available(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGRO
     try:
         limit = int((cgroup / "memory.max").read_text())
         used = int((cgroup / "memory.current").read_text())
-        return max(0, min(found, limit - used))
+        stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        files = int(stat.get("inactive_file", 0))  # given back when memory is short
+        return max(0, min(found, limit - used + files))
     except (OSError, ValueError):
         return found
 
@@ -61,3 +64,37 @@ def _meminfo(path: Path) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (OSError, ValueError):
         return 4 * 1024**3
+
+
+class OtherPrograms:
+    """How many of this process's cores other programs used between two looks (Linux only)."""
+
+    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+        self._stat = stat
+        self._before = self._look()
+
+    def __call__(self) -> float | None:
+        """Cores used by others since the last call; None where that cannot be known."""
+        before, self._before = self._before, self._look()
+        if before is None or self._before is None:
+            return None
+        wall = self._before[0] - before[0]
+        if wall <= 0:
+            return None
+        busy, own = (self._before[n] - before[n] for n in (1, 2))
+        return max(0.0, (busy - own) / wall)
+
+    def _look(self) -> tuple[float, float, float] | None:
+        """Now, busy seconds of the cores we may use, and our own seconds."""
+        try:
+            allowed = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+            lines = self._stat.read_text().splitlines()
+        except (AttributeError, OSError):  # not Linux
+            return None
+        ticks = 0
+        for line in lines:
+            name, *counts = line.split()
+            if name in allowed:
+                user, nice, system, _idle, _wait, irq, softirq, steal = map(int, counts[:8])
+                ticks += user + nice + system + irq + softirq + steal
+        return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), time.process_time()

@@ -51,7 +51,7 @@ class Pace:
             return self._bounded(IDLE_STEP_SECONDS / self._per_row)
         base = self._decode_cost(decodes)
         if base is None or self._per_row is None:
-            return 2 * FLOOR_ROWS
+            return FLOOR_ROWS
         target = self.target_s or RELATIVE_TARGET * base
         return self._bounded((target - base) / self._per_row)
 

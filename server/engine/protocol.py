@@ -219,6 +219,12 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     steps: int = 0
     decode_s: float = 0.0  # of the last step, inside llama_decode
     overhead_s: float = 0.0  # of the last step, everything else
+    threads: int = 0
+    evicted_cells: int = 0  # of cached prefixes, since the start; so are the next three
+    saved: int = 0  # stretches of put-aside runs' cells, to RAM
+    restored: int = 0
+    moved_cells: int = 0  # to win back gaps between sequences
+    saved_bytes: int = 0  # now
 
 
 class Stepped(Message, frozen=True, tag=True, array_like=True):

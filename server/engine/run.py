@@ -43,6 +43,8 @@ class Run:
     """Whether it has ever been in a sequence."""
     put_aside: int = 0
     """How often."""
+    suspect: bool = False
+    """Whether its cells were lost in a broken step: it or a neighbour broke it."""
     stepped: int = 0
     """Number of the last step that it was part of."""
     _ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))

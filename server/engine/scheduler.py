@@ -21,6 +21,11 @@ HEADROOM_CELLS = 64
 CALM_STEPS = 8
 """After a run was put aside, nobody is admitted for so many steps."""
 
+LOOK_AHEAD = 16
+"""So many waiting runs are looked at in a step: each costs a search for its prefix."""
+
+OWNERS_REMEMBERED = 1024
+
 PATIENCE_SECONDS = 30.0
 """A batch run that waited so long is served like an interactive one: nobody starves."""
 
@@ -105,6 +110,8 @@ class Scheduler:
     def add(self, run: Run) -> None:
         """Queues a run; it has at least one token and fits the cells alone."""
         active = {other.owner for other in (*self._running, *self._waiting)}
+        if len(self._served) > OWNERS_REMEMBERED:
+            self._served = {owner: self._served[owner] for owner in active}
         if run.owner not in active:  # who was away has no credit for it
             least = min((self._served[owner] for owner in active), default=0.0)
             self._served[run.owner] = max(self._served.get(run.owner, 0.0), least)
@@ -140,6 +147,17 @@ class Scheduler:
         self._leave(run)
         self._memory.keep(run)
 
+    def settle(self) -> None:
+        """After a step that broke off: every sequence is as long as it was counted to be, or
+        its run starts again from its tokens, and alone, since it may have been the cause."""
+        for run in self.runs:
+            if not self._memory.settle(run):
+                self._leave(run)
+                self._memory.drop(run)
+                run.suspect = True
+                run.put_aside += 1
+                self._waiting.append(run)
+
     def no_room(self) -> Run | None:
         """The model found fewer cells than were counted: frees some. Returns a run that is over
         because it could not go on even alone."""
@@ -157,7 +175,7 @@ class Scheduler:
             return
         if self._running and self._step < self._calm_until:
             return
-        for run in self.queue(now):
+        for run in self.queue(now)[:LOOK_AHEAD]:
             if len(self._running) >= self._n_running_max:
                 return
             if self._memory.prefix_on_the_way(run, self._running):

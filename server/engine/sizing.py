@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from hobnob.server.engine.protocol import Configure
 
 FALLBACK_CTX_TOKENS = 4096  # where the file names no window
-CHOSEN_CTX_MAX_TOKENS = 32_768  # chosen windows stay below this; ask for more to get it
+CHOSEN_CTX_MAX_TOKENS = 16_384  # chosen windows stay below this; ask for more to get it
 CELLS_MIN = 512
-KV_BYTES_MAX = 512 * 1024**2  # of chosen cells: they are touched at the start
-KV_SHARE = 8  # chosen cells take at most this part of the memory that is free
+CELLS_STEP = 256  # llama.cpp pads to this
+CPU_KV_BYTES_MAX = 512 * 1024**2  # of chosen cells: they are touched at the start
+CPU_KV_SHARE = 8  # chosen cells take at most this part of the free memory,
+CPU_WINDOW_SHARE = 4  # or this part where that holds no whole window
+GPU_RESERVE_BYTES = 1024**3  # of video memory, for compute buffers and others
 CACHED_SHARE = 2  # cached prefixes keep at most this part of the cells
-CACHED_SEQS = 48  # sequence ids for cached prefixes
-SEQS_MAX = 200
+CACHED_SEQS = 48  # sequence ids for cached prefixes,
+CACHED_SEQS_UNCUTTABLE = 4  # or this where each costs a whole recurrent state
+RUNNING_MAX = 200
 SAVED_BYTES_MAX = 8 * 1024**3  # states in RAM of runs that were put aside
 SAVED_SHARE = 4
 
@@ -25,8 +29,10 @@ SAVED_SHARE = 4
 class Facts:
     n_ctx_train: int
     cell_bytes: int
-    memory_bytes: int  # free now
+    memory_bytes: int  # RAM that is free now
+    video_bytes: int  # video memory that is free once the weights are there; 0: no GPU
     cores: int
+    can_cut: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +51,47 @@ class Sizes:
 def choose(asked: Configure, facts: Facts) -> Sizes:
     """The sizes to start with."""
     explain: list[str] = []
-    n_running = max(1, min(asked.n_seq_max, SEQS_MAX - CACHED_SEQS))
-    window = asked.n_ctx or min(
-        facts.n_ctx_train or FALLBACK_CTX_TOKENS, asked.n_cells or CHOSEN_CTX_MAX_TOKENS
-    )
-    cells = asked.n_cells or _cells(asked, facts, n_running, window, explain)
+    n_running = max(1, min(asked.n_seq_max, RUNNING_MAX))
+    window = asked.n_ctx or min(facts.n_ctx_train or FALLBACK_CTX_TOKENS, CHOSEN_CTX_MAX_TOKENS)
+    cells = asked.n_cells or _cells(facts, n_running, window, explain)
+    cells = max(CELLS_MIN, -(-cells // CELLS_STEP) * CELLS_STEP)
     if window > cells:
         window = cells
-        explain.append(f"window of {window} tokens: no more cells than that")
+        explain.append(f"window of {window} tokens: there are no more cells")
     elif not asked.n_ctx:
         explain.append(f"window of {window} tokens: {_why_window(facts, window)}")
-    threads = asked.n_threads or facts.cores
     if not asked.n_threads:
-        explain.append(f"{threads} threads: the physical cores that this process may use")
+        explain.append(f"{facts.cores} threads: the physical cores that this process may use")
     return Sizes(
         n_ctx=window,
         n_cells=cells,
         n_running=n_running,
-        n_seqs=n_running + CACHED_SEQS,
+        n_seqs=n_running + (CACHED_SEQS if facts.can_cut else CACHED_SEQS_UNCUTTABLE),
         n_ubatch=max(n_running, min(asked.n_ubatch, cells)),
-        n_threads=threads,
+        n_threads=asked.n_threads or facts.cores,
         cached_max=cells // CACHED_SHARE,
         saved_bytes_max=min(facts.memory_bytes // SAVED_SHARE, SAVED_BYTES_MAX),
         explain=explain,
     )
 
 
-def _cells(asked: Configure, facts: Facts, n_running: int, window: int, explain: list[str]) -> int:
-    """Cells for all sequences at once, within the memory; at least for one whole window where
-    half of the free memory allows."""
+def _cells(facts: Facts, n_running: int, window: int, explain: list[str]) -> int:
+    """Cells for all sequences at once, as far as the memory allows."""
+    per_cell = max(1, facts.cell_bytes)
     wanted = n_running * window
-    budget = min(KV_BYTES_MAX, facts.memory_bytes // KV_SHARE)
-    affordable = budget // max(1, facts.cell_bytes)
-    one = min(window, facts.memory_bytes // 2 // max(1, facts.cell_bytes))
-    cells = max(CELLS_MIN, one, min(wanted, affordable))
-    mib = cells * facts.cell_bytes // 2**20
-    why = "every sequence can fill its window" if cells >= wanted else "the memory set aside"
+    if facts.video_bytes:
+        affordable = max(0, facts.video_bytes - GPU_RESERVE_BYTES) // per_cell
+        where = "video memory"
+    else:
+        budget = min(CPU_KV_BYTES_MAX, facts.memory_bytes // CPU_KV_SHARE)
+        whole = min(window, facts.memory_bytes // CPU_WINDOW_SHARE // per_cell)
+        affordable = max(budget // per_cell, whole)
+        where = "memory"
+    cells = max(CELLS_MIN, min(wanted, affordable) // CELLS_STEP * CELLS_STEP)
+    why = "each can fill its window" if cells >= wanted else f"the {where} set aside for them"
+    mib = cells * per_cell // 2**20
     explain.append(f"{cells} cells ({mib} MiB) for {n_running} sequences: {why}")
-    return cells // 256 * 256 if cells > CELLS_MIN else CELLS_MIN
+    return cells
 
 
 def _why_window(facts: Facts, window: int) -> str:

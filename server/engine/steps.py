@@ -72,6 +72,14 @@ class Limits:
     exact_rows: int = 0
 
 
+def _groups(plan: Plan) -> list[list[int]]:
+    """Numbers of chunks to decode together: suspects each alone, so that they harm nobody."""
+    numbers = range(len(plan.runs))
+    others = [i for i in numbers if not plan.runs[i].suspect]
+    alone = [[i] for i in numbers if plan.runs[i].suspect]
+    return [others, *alone] if others else alone
+
+
 class _Rate:
     """Tokens per second over the last busy seconds."""
 
@@ -194,10 +202,11 @@ class Steps:
                 self._live[run.id].admitted(began)
         for run in plan.full:
             self._end(run, StopReason.CONTEXT)
-        threads = self._threads.count
+        threads = self._threads.choose(began)
         if plan.chunks:
             self._steps += 1
-            self._compute(plan, list(range(len(plan.chunks))))
+            for members in _groups(plan):
+                self._compute(plan, members)
         self._record(plan, began, threads)
         return self._say() or bool(plan.chunks)
 
@@ -210,6 +219,9 @@ class Steps:
 
     def _compute(self, plan: Plan, members: list[int]) -> None:
         """Decodes the plan's chunks with these numbers; on failure, halves to find the cause."""
+        members = [i for i in members if self._is_current(plan, i)]
+        if not members:
+            return
         chunks = [plan.chunks[i] for i in members]
         threads = self._threads.count
         wanted = self._limits.exact_rows > 0 and any(plan.runs[i].exact for i in members)
@@ -226,23 +238,22 @@ class Steps:
         else:
             self._halve(plan, members, decoded.outcome)
 
-    def _halve(self, plan: Plan, members: list[int], outcome: Outcome) -> None:
-        if outcome is Outcome.FAILED:
-            self._settle()
-        alive = [i for i in members if plan.runs[i].id in self._live]
-        if len(alive) == 1 and len(members) == 1:
-            self._fail(plan.runs[alive[0]], "llama.cpp could not compute the run's next tokens.")
-            return
-        middle = (len(alive) + 1) // 2
-        for half in (alive[:middle], alive[middle:]):
-            if half:
-                self._compute(plan, half)
+    def _is_current(self, plan: Plan, i: int) -> bool:
+        """Whether the run still stands where the plan was made for: others' trouble may have
+        ended it or put it aside."""
+        run, chunk = plan.runs[i], plan.chunks[i]
+        return run.seq == chunk.seq and self._memory.length(run) == chunk.start
 
-    def _settle(self) -> None:
-        """After a broken step: every sequence as it was counted, or its run fails."""
-        for run in self._scheduler.runs:
-            if not self._memory.settle(run):
-                self._fail(run, "The run's state in llama.cpp was lost when a step broke off.")
+    def _halve(self, plan: Plan, members: list[int], outcome: Outcome) -> None:
+        if len(members) == 1:
+            run = plan.runs[members[0]]
+            self._fail(run, "llama.cpp could not compute the run's next tokens.")
+        if outcome is Outcome.FAILED:
+            self._scheduler.settle()
+        if len(members) > 1:
+            middle = (len(members) + 1) // 2
+            self._compute(plan, members[:middle])
+            self._compute(plan, members[middle:])
 
     def _advance(self, plan: Plan, members: list[int], decoded: Decoded, exact: bool) -> None:
         now = self._clock()
@@ -303,7 +314,6 @@ class Steps:
         decodes = sum(len(chunk.tokens) == 1 for chunk in plan.chunks)
         prefill_rows = plan.rows - decodes
         self._pace.observe(decodes, prefill_rows, took)
-        self._threads.observe(decodes, prefill_rows, self._decode_s)
         for rate, tokens in zip(self._rates, (prefill_rows, decodes), strict=True):
             if tokens:
                 rate.add(tokens, took)
@@ -347,7 +357,7 @@ class Steps:
         return round(self._service_s * position / self._limits.n_running_max, 1)
 
     def stats(self) -> Stats:
-        cells = self._memory.cells
+        cells, counts = self._memory.cells, self._memory.counts
         last = self.records[-1] if self.records else None
         return Stats(
             running=self._scheduler.running,
@@ -360,4 +370,10 @@ class Steps:
             steps=self._steps,
             decode_s=last.decode_s if last else 0.0,
             overhead_s=last.overhead_s if last else 0.0,
+            threads=self._threads.count,
+            evicted_cells=counts.evicted_cells,
+            saved=counts.saved,
+            restored=counts.restored,
+            moved_cells=counts.moved_cells,
+            saved_bytes=self._memory.saved_bytes,
         )

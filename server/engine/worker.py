@@ -195,6 +195,7 @@ class StepThread:
         for line in ready.explain:
             log.info("%s", line)
         self._send(ready)
+        self._send(Stepped(stats=steps.stats()))
         stuck = 0
         while True:
             if steps.idle:

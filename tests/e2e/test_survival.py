@@ -68,7 +68,7 @@ def test_a_reply_goes_on_when_its_client_is_killed(home: Home) -> None:
     asking = home.start(*ASK)
     read_some(asking, 30)
     asking.kill()
-    asking.wait()
+    read_rest(asking)
     reply = wait_for(lambda: r if (r := newest_run(home))["status"] == "length" else None)
     assert reply["text"] == expected.removesuffix("\n")
 

@@ -64,9 +64,11 @@ class CuttingProxy:
                 server.sendall(_one_request(head))
                 up = threading.Thread(target=_pump, args=(client, server), daemon=True)
                 up.start()
-                self._down(server, client, is_stream)
+                self._down(server, client, up, is_stream)
 
-    def _down(self, server: socket.socket, client: socket.socket, is_stream: bool) -> None:
+    def _down(
+        self, server: socket.socket, client: socket.socket, up: threading.Thread, is_stream: bool
+    ) -> None:
         """Passes the answer on, up to the next cut if it is an event stream."""
         body_seen = False
         while data := server.recv(65536):
@@ -80,7 +82,7 @@ class CuttingProxy:
                 data, body_seen = data[end + 4 :], True
             if body_seen and (kept := self._count(data)) is not None:
                 client.sendall(data[:kept])
-                self._cut(client)
+                self._cut(client, up)
                 return
             client.sendall(data)
 
@@ -95,13 +97,16 @@ class CuttingProxy:
                 return kept
         return None
 
-    def _cut(self, client: socket.socket) -> None:
+    def _cut(self, client: socket.socket, up: threading.Thread) -> None:
         kind = self.cuts_made % 3
-        if kind == 1:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        elif kind == 2:
+        if kind == 2:
             client.shutdown(socket.SHUT_WR)
             threading.Event().wait(HALF_CLOSE_SECONDS)
+        if kind == 1:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        # Wakes the other direction: while that reads, a close would send nothing.
+        client.shutdown(socket.SHUT_RD if kind == 1 else socket.SHUT_RDWR)
+        up.join()
         client.close()
 
 

@@ -31,7 +31,7 @@ class Home:
 
     def environment(self, **extra: str) -> dict[str, str]:
         names = {k: v for k, v in os.environ.items() if not k.startswith("HOBNOB_")}
-        return {**names, "HOBNOB_HOME": str(self.path), "HOBNOB_THREADS": "2", **extra}
+        return {**names, "HOBNOB_HOME": str(self.path), **extra}
 
     def run(
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None

@@ -219,6 +219,28 @@ async def test_a_draft_belongs_to_its_conversation(client: FakeClient, tmp_path:
         await until(pilot, lambda: pilot.app.chat.composer.text == "for one")
 
 
+async def test_what_is_typed_while_a_conversation_opens_is_kept(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("one", "a", "b")
+    gate, real = asyncio.Event(), client.branch
+
+    async def slow(id, leaf=None):
+        await gate.wait()
+        return await real(id, leaf)
+
+    client.branch = slow
+    async with running(client, tmp_path) as pilot:
+        pilot.app.chat.composer.put("old draft")
+        pilot.app.chat.open("c0001")
+        await pilot.press(*"typed")
+        gate.set()
+        await until(pilot, lambda: pilot.app.talk.id == "c0001")
+        assert pilot.app.chat.composer.text == "typed"
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: pilot.app.chat.composer.text == "old draft")
+
+
 async def test_quitting_while_a_reply_streams_is_immediate_and_stops_nothing(
     client: FakeClient, tmp_path: Path
 ) -> None:

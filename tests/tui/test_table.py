@@ -15,15 +15,11 @@ def texts(lines: list[str], width: int) -> list[str]:
 
 
 def test_columns_are_as_wide_as_their_words() -> None:
-    assert (
-        texts(LINES, 60)
-        == [
-            "Name │     What it does     │ N",
-            "─────┼──────────────────────┼──",
-            "a    │ does much for you    │ 1",
-        ]
-        or texts(LINES, 60)[1].count("┼") == 2
-    )
+    assert texts(LINES, 60) == [
+        "Name │   What it does    │ N",
+        "─────┼───────────────────┼──",
+        "a    │ does much for you │ 1",
+    ]
 
 
 def test_cells_wrap_when_the_screen_is_narrow() -> None:
@@ -41,9 +37,10 @@ def test_cells_beyond_the_header_are_shown() -> None:
     assert out[-1].split() == ["1", "│", "2", "│", "3"]
 
 
-@pytest.mark.parametrize("width", range(1, 40))
-def test_borders_stay_in_line(width: int) -> None:
+@pytest.mark.parametrize("width", range(2, 40))
+def test_borders_stay_in_line_whatever_the_characters(width: int) -> None:
     lines = ["|你好|👩‍👩‍👧‍👦|", "|-|-|", "|ab|✔️ fine|"]
-    places = [row.index("│") for row in texts(lines, 40) if "│" in row]
-    assert places
-    assert all(cell_len(row) <= width for row in texts(lines, width)) or width < 6
+    rows = texts(lines, width)
+    assert all(cell_len(row) <= width for row in rows)
+    places = {cell_len(row[: row.index("│")]) for row in rows if "│" in row}
+    assert len(places) == (1 if width >= 11 else 0)

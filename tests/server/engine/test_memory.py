@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fake_model import FakeModel
+from support_model import starter
+
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.llama import Model, Shape, Weights
 from hobnob.server.engine.memory import PARKED_TRIM_CELLS, Memory
 from hobnob.server.engine.model import Chunk
 from hobnob.server.engine.model import Model as AnyModel
 from hobnob.server.engine.run import Run
-from support_model import starter
 
 
 def memory(model: AnyModel, cells: int, ids: int, **options: int) -> Memory:

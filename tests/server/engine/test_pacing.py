@@ -1,0 +1,97 @@
+"""Prefill chunks fit the step that the decodes allow, on any machine with steady costs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hobnob.server.engine.pacing import FLOOR_ROWS, IDLE_STEP_SECONDS, Pace
+
+
+class Machine:
+    """Costs a step as measured machines do: some at all, some per row, and noise."""
+
+    def __init__(
+        self, base_s: float, decode_s: float, prefill_s: float, noise: float = 0.1
+    ) -> None:
+        self.costs = base_s, decode_s, prefill_s
+        self.noise = random.Random(1), noise
+
+    def step(self, decodes: int, prefill_rows: int) -> float:
+        base, decode, prefill = self.costs
+        chance, noise = self.noise
+        return (base + decode * decodes + prefill * prefill_rows) * chance.uniform(1, 1 + noise)
+
+
+SMALL_CPU = (0.015, 0.007, 0.005)
+LARGE_CPU = (0.25, 0.03, 0.05)
+GPU = (0.008, 0.0002, 0.0001)
+
+
+def run(pace: Pace, machine: Machine, decodes: int, steps: int) -> list[tuple[int, float]]:
+    """Steps with as much prefill as allowed: rows and cost of each."""
+    found = []
+    for _ in range(steps):
+        rows = pace.prefill_rows(decodes)
+        cost = machine.step(decodes, rows)
+        pace.observe(decodes, rows, cost)
+        found.append((rows, cost))
+    return found
+
+
+@pytest.mark.parametrize("costs", [SMALL_CPU, LARGE_CPU])
+@pytest.mark.parametrize("decodes", [1, 4, 16])
+def test_without_a_target_no_step_takes_four_times_a_decode_step(
+    costs: tuple[float, float, float], decodes: int
+) -> None:
+    pace, machine = Pace(512), Machine(*costs)
+    alone = [machine.step(decodes, 0) for _ in range(20)]
+    for cost in alone:
+        pace.observe(decodes, 0, cost)
+    steps = run(pace, machine, decodes, 60)
+    median = sorted(alone)[10]
+    assert max(cost for _, cost in steps) <= 4 * median
+    assert sum(cost for _, cost in steps[10:]) / 50 >= 2 * median  # and the room is used
+
+
+def test_with_a_target_steps_come_close_to_it_and_stay_below() -> None:
+    pace, machine = Pace(512, target_s=0.060), Machine(*GPU, noise=0.02)
+    for _ in range(20):
+        pace.observe(8, 0, machine.step(8, 0))
+    costs = [cost for _, cost in run(pace, machine, 8, 60)][10:]
+    assert 0.05 < max(costs) < 0.065
+
+
+def test_prefill_always_moves() -> None:
+    pace = Pace(512, target_s=0.001)
+    machine = Machine(*LARGE_CPU)
+    for _ in range(5):
+        pace.observe(4, 0, machine.step(4, 0))
+    assert all(rows == FLOOR_ROWS for rows, _ in run(pace, machine, 4, 20)[1:])
+
+
+def test_before_anything_is_known_the_first_mixed_step_is_small() -> None:
+    assert Pace(512).prefill_rows(4) == FLOOR_ROWS
+
+
+def test_with_nobody_decoding_the_whole_step_is_used_as_far_as_a_cancel_may_wait() -> None:
+    pace = Pace(512)
+    assert pace.prefill_rows(0) == 512
+    for _ in range(10):
+        pace.observe(0, 512, 0.5)
+    assert pace.prefill_rows(0) == 512
+    for _ in range(30):
+        pace.observe(0, 512, 10.0)
+    assert pace.prefill_rows(0) == pytest.approx(512 * IDLE_STEP_SECONDS / 10, abs=2)
+
+
+def test_a_machine_that_becomes_slower_gets_smaller_chunks() -> None:
+    pace, fast, slow = Pace(512, target_s=0.3), Machine(*SMALL_CPU), Machine(0.03, 0.014, 0.015)
+    for machine in (fast, slow):
+        for _ in range(20):
+            pace.observe(2, 0, machine.step(2, 0))
+        rows = run(pace, machine, 2, 40)[-1][0]
+        if machine is fast:
+            before = rows
+    assert rows < before / 2

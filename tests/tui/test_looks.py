@@ -1,0 +1,179 @@
+"""Themes, the clipboard's ways, the model's state in words, settings and keys."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from support_documents import HOSTILE
+from textual.binding import Binding
+
+from hobnob.tui import clipboard, settings, themes
+from hobnob.tui.app import HobnobApp
+from hobnob.tui.chat import Chat
+from hobnob.tui.composer import Composer
+from hobnob.tui.editor import edit
+from hobnob.tui.find import matches
+from hobnob.tui.help import key_name
+from hobnob.tui.message import MessageView
+from hobnob.tui.model_watch import describe
+from hobnob.tui.screens import one_line
+from hobnob.tui.sidebar import ConversationList
+from hobnob.tui.transcript import Entry, Part
+
+
+@pytest.mark.parametrize(
+    ("answer", "dark"),
+    [
+        (b"\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\", True),
+        (b"\x1b]11;rgb:ffff/ffff/f0f0\x07", False),
+        (b"\x1b]11;rgba:00/00/00/ff\x07", True),
+        (b"\x1b[?62;c", None),
+        (b"", None),
+        (b"\x1b]11;rgb:zz/zz/zz\x07", None),
+    ],
+)
+def test_the_terminals_answer_says_dark_or_light(answer: bytes, dark: bool | None) -> None:
+    assert themes.is_dark(answer) is dark
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"HOBNOB_THEME": "light"}, "hobnob-light"),
+        ({"HOBNOB_THEME": "ansi-dark"}, "ansi-dark"),
+        ({"COLORFGBG": "0;15"}, "hobnob-light"),
+        ({"COLORFGBG": "15;0"}, "hobnob-dark"),
+        ({"COLORFGBG": "default;default"}, "hobnob-dark"),
+    ],
+)
+def test_the_theme_is_as_said_or_as_the_background(environ: dict[str, str], name: str) -> None:
+    assert themes.choose(environ) == name
+
+
+def test_copying_asks_the_terminal_also_through_tmux_and_screen() -> None:
+    plain = clipboard.sequence("héllo", {})
+    assert (
+        base64.b64decode(plain.removeprefix("\x1b]52;c;").removesuffix("\x07")) == "héllo".encode()
+    )
+    wrapped = clipboard.sequence("x", {"TMUX": "/tmp/s"})
+    assert wrapped.startswith("\x1bPtmux;\x1b\x1b]52;c;")
+    assert wrapped.endswith("\x1b\\")
+    assert clipboard.sequence("x", {"TERM": "screen-256color"}).startswith("\x1bP\x1b]52")
+
+
+def test_what_no_terminal_would_take_is_not_sent() -> None:
+    assert clipboard.sequence("x" * 100_000, {}) == ""
+
+
+def test_a_remote_session_does_not_copy_on_the_far_side() -> None:
+    assert clipboard.tool({"SSH_CONNECTION": "1", "DISPLAY": ":0"}) is None
+
+
+async def test_a_local_tool_gets_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "xclip"
+    tool.write_text(f"#!/bin/sh\ncat > {tmp_path}/copied\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":0")
+    for name in ("SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    written: list[str] = []
+    assert await clipboard.copy("text [/]", written.append) == "the terminal and xclip"
+    assert (tmp_path / "copied").read_text() == "text [/]"
+
+
+async def test_a_tool_that_fails_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "xclip"
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.delenv("SSH_TTY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert await clipboard.copy("x", lambda _: None) == "the terminal"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "settled"),
+    [
+        ({"engine": {"state": "loading", "load_done": 0.5}, "model": {"id": "M"}}, "50%", False),
+        ({"engine": {"state": "restarting"}, "model": {"id": "M"}}, "restarting M…", False),
+        ({"engine": {"state": "ready"}, "model": {"id": "M"}}, "M", True),
+        ({"engine": {"state": "ready"}, "model": {"id": "M", "starter": True}}, "starter", True),
+        ({"engine": {"state": "failed", "failure": {"message": "Cut short."}}}, "Cut short.", True),
+        ({"engine": {"state": "failed", "failure": None}}, "could not be loaded", True),
+        ({}, "model", True),
+        ({"engine": "odd", "model": 3}, "model", True),
+    ],
+)
+def test_the_models_state_is_said(status: dict[str, object], words: str, settled: bool) -> None:
+    state = describe(status)
+    assert words in state.words
+    assert state.settled is settled
+
+
+def test_a_models_name_is_only_text() -> None:
+    words = describe({"engine": {"state": "ready"}, "model": {"id": HOSTILE}}).words
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 for c in words)
+
+
+def test_settings_are_read_and_a_broken_file_costs_only_itself(tmp_path: Path) -> None:
+    assert settings.read(tmp_path) == settings.Settings()
+    path = tmp_path / settings.FILE_NAME
+    path.write_text('theme = "light"\n[keys]\n"chat.find" = "ctrl+g"\n')
+    assert settings.read(tmp_path) == settings.Settings("light", {"chat.find": "ctrl+g"})
+    path.write_text('nonsense = 1\n[keys]\n"chat.find" = 3\n')
+    assert "nonsense, chat.find" in settings.read(tmp_path).problem
+    for broken in ("theme = ", "theme = 3", 'keys = "x"', "\x00"):
+        path.write_text(broken)
+        assert settings.read(tmp_path).problem
+
+
+def test_every_key_of_ours_can_be_remapped_by_a_name_that_is_unique() -> None:
+    bindings = [
+        binding
+        for owner in (HobnobApp, Chat, Composer, MessageView, ConversationList)
+        for binding in owner.BINDINGS
+    ]
+    names = [binding.id for binding in bindings if isinstance(binding, Binding)]
+    assert len(names) == len(bindings)
+    assert None not in names
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("ctrl+pageup", "Ctrl+PgUp"), ("y", "y"), ("escape", "Esc"), ("slash", "/"), ("f1", "F1")],
+)
+def test_keys_are_named_as_on_the_keyboard(key: str, name: str) -> None:
+    assert key_name(key) == name
+
+
+def test_the_users_editor_edits_the_text(tmp_path: Path) -> None:
+    editor = tmp_path / "ed"
+    editor.write_text("#!/bin/sh\nprintf 'and more\\n' >> \"$2\"\n")
+    editor.chmod(0o755)
+    assert edit("text\n", {"EDITOR": f"{editor} --wait"}) == "text\nand more"
+    editor.write_text("#!/bin/sh\nexit 3\n")
+    assert edit("text", {"EDITOR": f"{editor} --wait"}) is None
+    with pytest.raises(OSError):
+        edit("text", {"EDITOR": str(tmp_path / "missing")})
+
+
+def test_find_ignores_case_and_reasoning() -> None:
+    entries = [
+        Entry("a", "user", [Part("text", "Straße", ended=True)]),
+        Entry("b", "assistant", [Part("reasoning", "strasse", ended=True)]),
+    ]
+    assert matches(entries, "STRASSE") == [0]
+    assert matches(entries, "") == []
+
+
+def test_a_row_of_a_list_is_one_line() -> None:
+    assert one_line("a\n\tb\x1b[2J") == "a b␛[2J"
+    assert one_line(" a b ", ends=True) == " a b "

@@ -1,0 +1,124 @@
+"""The widget of one message: what it draws, what is selected in it, and what clicks do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from support_documents import DOCUMENTS
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.geometry import Offset
+from textual.pilot import Pilot
+from textual.selection import SELECT_ALL, Selection
+
+from hobnob.server.wire import Status
+from hobnob.tui.message import MessageView
+from hobnob.tui.transcript import Entry, Part, Phase
+
+
+class Host(App[None]):
+    CSS_PATH = None
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+        self.copied: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield MessageView(self.entry)
+
+    def on_message_view_copy_code(self, event: MessageView.CopyCode) -> None:
+        self.copied.append(event.number)
+
+
+def reply(text: str, *, ended: bool = True) -> Entry:
+    phase = Phase.ENDED if ended else Phase.WRITING
+    status = Status.COMPLETED if ended else Status.RUNNING
+    return Entry("r", "assistant", [Part("text", text, ended=ended)], phase, status=status)
+
+
+@asynccontextmanager
+async def shown(entry: Entry, width: int = 40) -> AsyncIterator[tuple[Pilot[None], MessageView]]:
+    app = Host(entry)
+    # The looks are the real app's; a bare host only needs the widget to be as high as its rows.
+    app.CSS = "MessageView { height: auto; }"
+    async with app.run_test(size=(width, 40)) as pilot:
+        await pilot.pause()
+        yield pilot, app.query_one(MessageView)
+
+
+async def test_it_is_as_high_as_its_rows_at_any_width() -> None:
+    async with shown(reply("word " * 50)) as (pilot, view):
+        assert view.size.height == len(view.rows)
+        high = view.size.height
+        await pilot.resize_terminal(20, 40)
+        await pilot.pause()
+        assert view.size.height == len(view.rows) > high
+
+
+async def test_a_growing_reply_keeps_the_strips_of_its_finished_rows() -> None:
+    entry = reply("first\n\nsecond\n\n", ended=False)
+    async with shown(entry) as (pilot, view):
+        before = view.render_line(1)
+        for _ in range(20):
+            entry.parts[0].add("more text here ")
+            view.sync()
+            await pilot.pause()
+        assert view.render_line(1) is before
+
+
+async def test_selected_text_joins_what_was_only_wrapped() -> None:
+    async with shown(reply("alpha beta gamma delta epsilon zeta eta\n\nnext"), 20) as (_, view):
+        text = view.get_selection(SELECT_ALL)
+        assert text is not None
+        assert "alpha beta gamma delta epsilon zeta eta\n\nnext" in text[0]
+
+
+async def test_part_of_a_row_can_be_selected() -> None:
+    async with shown(reply("alpha beta")) as (_, view):
+        text = view.get_selection(Selection(Offset(6, 1), Offset(10, 1)))
+        assert text is not None
+        assert text[0] == "beta"
+
+
+async def test_a_selection_is_kept_while_the_reply_streams() -> None:
+    entry = reply("alpha beta\n\n", ended=False)
+    async with shown(entry) as (pilot, view):
+        pilot.app.screen.selections = {view: Selection(Offset(0, 1), Offset(5, 1))}
+        for _ in range(10):
+            entry.parts[0].add("more and more\n\n")
+            view.sync()
+            await pilot.pause()
+        assert pilot.app.screen.get_selected_text() == "alpha"
+
+
+async def test_a_click_on_copy_names_the_code_block() -> None:
+    text = "a\n```\nx\n```\nb\n```py\ny\n```"
+    async with shown(reply(text)) as (pilot, view):
+        rows = [n for n, row in enumerate(view.rows) if row.action == "copy-code"]
+        await pilot.click(view, offset=(3, rows[1]))
+        await pilot.pause()
+        assert pilot.app.copied == [1]  # type: ignore[attr-defined]
+
+
+async def test_a_click_on_thoughts_shows_and_hides_them() -> None:
+    entry = Entry(
+        "r",
+        "assistant",
+        [Part("reasoning", "because", ended=True), Part("text", "Yes.", ended=True)],
+    )
+    async with shown(entry) as (pilot, view):
+        assert not any("because" in row.text for row in view.rows)
+        await pilot.click(view, offset=(2, 1))
+        await pilot.pause()
+        assert any("because" in row.text for row in view.rows)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 12, 300])
+async def test_every_width_can_be_drawn(width: int) -> None:
+    async with shown(reply("".join(DOCUMENTS.values())), width) as (_, view):
+        for y in range(len(view.rows) + 2):
+            assert view.render_line(y).cell_length == view.size.width

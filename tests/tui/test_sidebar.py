@@ -1,0 +1,105 @@
+"""The list of conversations: days, titles, and that titles are only text."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from fake_client import FakeClient
+from support_documents import HOSTILE
+from textual.app import App, ComposeResult
+
+from hobnob.tui.library import Library
+from hobnob.tui.line import Line
+from hobnob.tui.records import Conversation
+from hobnob.tui.sidebar import Sidebar, day_name, title
+
+TODAY = dt.date(2026, 3, 15)
+
+
+@pytest.mark.parametrize(
+    ("day", "name"),
+    [
+        (dt.date(2026, 3, 16), "Today"),  # the clock of the server is a little ahead
+        (dt.date(2026, 3, 15), "Today"),
+        (dt.date(2026, 3, 14), "Yesterday"),
+        (dt.date(2026, 3, 9), "Last 7 days"),
+        (dt.date(2026, 2, 20), "Last 31 days"),
+        (dt.date(2026, 1, 3), "January"),
+        (dt.date(2025, 3, 15), "March 2025"),
+    ],
+)
+def test_a_day_has_its_heading(day: dt.date, name: str) -> None:
+    assert day_name(day, TODAY) == name
+
+
+def test_a_title_is_one_harmless_line() -> None:
+    shown = title(Conversation("c", HOSTILE + "\nsecond"))
+    assert "\n" not in shown
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 for c in shown)
+    assert title(Conversation("c", " \n ")) == "Untitled"
+
+
+class Host(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Sidebar()
+
+
+async def test_refreshing_the_list_keeps_the_chosen_row() -> None:
+    talks = [
+        Conversation(f"c{n}", f"title {n}", updated_at=n * 86_400_000) for n in range(30, 0, -1)
+    ]
+    app = Host()
+    async with app.run_test(size=(40, 20)) as pilot:
+        app.query_one(Sidebar).show(talks, TODAY)
+        rows = app.query_one(Sidebar).rows
+        rows.focus()
+        rows.highlighted = rows.get_option_index("c12")
+        newer = [Conversation("new", "[/] new"), *talks]
+        app.query_one(Sidebar).show(newer, TODAY)
+        await pilot.pause()
+        assert rows.get_option_at_index(rows.highlighted or 0).id == "c12"
+
+
+@pytest.mark.parametrize("updated", [0, -1, 10**18, 253_402_300_800_000])
+async def test_an_absurd_date_hides_nothing(updated: int) -> None:
+    app = Host()
+    async with app.run_test(size=(40, 20)):
+        app.query_one(Sidebar).show([Conversation("c1", "t", updated_at=updated)], TODAY)
+        assert app.query_one(Sidebar).rows.get_option("c1")
+
+
+def library(count: int) -> tuple[Library, FakeClient]:
+    client, line = FakeClient(), Line()
+    for number in range(count):
+        client.talk(f"talk {number}")
+    line.open(client)
+    return Library(line), client
+
+
+async def test_pages_follow_each_other_without_gap_or_double() -> None:
+    books, client = library(120)
+    await books.refresh()
+    assert (len(books.shown), books.has_more) == (50, True)
+    await books.more()
+    await books.more()
+    assert [one.change for one in books.shown] == list(range(120, 0, -1))
+    assert not books.has_more
+    client.talk("newest")
+    await books.refresh()
+    assert len(books.shown) == 120
+    assert books.shown[0].title == "newest"
+
+
+async def test_a_deletion_is_undone_or_done() -> None:
+    books, client = library(3)
+    await books.refresh()
+    books.delete_later("c0002")
+    assert [one.id for one in books.shown] == ["c0003", "c0001"]
+    books.undo()
+    assert len(books.shown) == 3
+    books.delete_later("c0002")
+    await books.delete_due()
+    assert "c0002" in client.talks
+    await books.delete_all()
+    assert "c0002" not in client.talks

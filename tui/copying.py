@@ -1,0 +1,38 @@
+"""An app that copies by every way there is, and says by which."""
+
+from __future__ import annotations
+
+from textual import work
+from textual.app import App
+
+from hobnob.tui import clipboard
+from hobnob.tui.clean import clean
+
+
+class CopyingApp(App[int]):
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's own way in (mouse selection, Ctrl+C) takes ours."""
+        self._clipboard = text
+        self.copy(text)
+
+    def copy_code(self, blocks: list[str], number: int) -> None:
+        """One of some code blocks; negative numbers count from the last."""
+        if -len(blocks) <= number < len(blocks):
+            self.copy(blocks[number])
+        else:
+            self.notify("There is no code block.", markup=False)
+
+    @work(exclusive=True, group="copy")
+    async def copy(self, text: str) -> None:
+        """The text as it is shown: what could act on a terminal does not get on the clipboard."""
+        text = clean(text)
+        ways = await clipboard.copy(text, self._write_to_terminal)
+        if ways:
+            words = f"Copied {len(text)} characters ({ways})."
+        else:
+            words = "Too long for the terminal's clipboard, and no copying program was found."
+        self.notify(words, timeout=2, markup=False)
+
+    def _write_to_terminal(self, data: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(data)

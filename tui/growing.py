@@ -1,0 +1,20 @@
+"""Growing without laying the screen out twice.
+
+Textual lays out again whenever a widget's virtual size has changed in a layout, which for one
+that grows with its content is every time, and for nothing: the second layout finds what the
+first one did. Half the cost of a stream, measured with Textual 8.2.8.
+"""
+
+from __future__ import annotations
+
+from textual.geometry import Size
+from textual.widget import Widget
+
+
+class Growing(Widget):
+    """Mix it in before a widget class whose height is that of its content."""
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        return super()._size_updated(size, virtual_size, container_size, layout=False)

@@ -1,0 +1,55 @@
+"""When a reply that streams is drawn: soon, not more often than the eye can use, and less often
+on a screen that is slow to draw, so that keys are always answered first."""
+
+from __future__ import annotations
+
+import time
+
+from textual.timer import Timer
+
+from hobnob.tui.transcript import Entry
+from hobnob.tui.view import TranscriptView
+
+REPAINT_SECONDS = 1 / 15
+PAUSE_PER_COST = 4
+"""A repaint is followed by a pause of so many times what it took."""
+MAX_COST_SECONDS = 0.1
+
+
+class Painter:
+    def __init__(self, view: TranscriptView) -> None:
+        self._view = view
+        self._dirty: Entry | None = None
+        self._timer: Timer | None = None
+        self._painted = 0.0
+        self._cost = 0.0
+
+    def touch(self, entry: Entry) -> None:
+        """An entry has changed."""
+        self._dirty = entry
+        if self._timer is None:
+            pause = max(REPAINT_SECONDS, self._cost * PAUSE_PER_COST)
+            wait = pause - (time.monotonic() - self._painted)
+            self._timer = self._view.set_timer(max(wait, 0.001), self.flush)
+
+    def flush(self) -> None:
+        """Draw now what has changed."""
+        self._stop()
+        if self._dirty is not None:
+            entry, self._dirty = self._dirty, None
+            self._painted = time.monotonic()
+            self._view.sync(entry)
+            self._view.call_after_refresh(self._measure, self._painted)
+
+    def forget(self) -> None:
+        """Another conversation is shown."""
+        self._stop()
+        self._dirty = None
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _measure(self, started: float) -> None:
+        self._cost = min(time.monotonic() - started, MAX_COST_SECONDS)
