@@ -141,7 +141,8 @@ async def _rounds(
 ) -> list[dict[str, Any]]:
     done: list[dict[str, Any]] = []
     fastest = min(machine.calibrate() for _ in range(3))
-    while len(done) < TRIES_PER_ROUND * settings.rounds:
+    tries = 1 if settings.quick else TRIES_PER_ROUND
+    while len(done) < tries * settings.rounds:
         number = len(done) + 1
         trial = Trial(settings.seed + number, settings.quick, settings.texts)
         watch = machine.Watch()
@@ -180,8 +181,13 @@ async def _round(
 
 async def _measured(measure: Measure, contestant: Running, trial: Trial) -> Measurement:
     """A contestant that breaks has measured nothing; that is a result too."""
+    revived = None
     try:
-        return await measure(contestant, trial)
+        if isinstance(contestant, Server):
+            revived = await contestant.revive()
+        measured = await measure(contestant, trial)
+        measured.notes += [revived] if revived else []
+        return measured
     except (httpx.HTTPError, ServerFailed, ArithmeticError) as error:
         return Measurement({}, notes=[f"{type(error).__name__}: {error}"])
 

@@ -114,6 +114,15 @@ class Server:
                 self._process.wait()
             self._process = None
 
+    async def revive(self) -> str | None:
+        """Starts it again where it has died; says so. Raises ServerFailed."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        code = self._process.returncode
+        await self.stop()
+        await self.start()
+        return f"{self.name} had ended with exit code {code} and was started again"
+
     def pids(self) -> list[int]:
         return machine.tree(self._process.pid) if self._process is not None else []
 

@@ -104,7 +104,8 @@ SCENARIOS = [
     Scenario(
         name="cells",
         title="Cells live ÷ cells held, 16 mixed streams",
-        about=f"{3 * STREAMS} runs of mixed lengths over 16 sequences, engine process alone.",
+        about=f"{3 * STREAMS} runs of mixed lengths over 16 sequences, engine process alone. "
+        "Above 1 where sequences share cells.",
         streams=STREAMS,
         cells=STREAMS * 512,
         measure=_cells,

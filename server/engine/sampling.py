@@ -169,14 +169,15 @@ def _all(row: Row, p: Sampling) -> Ids:
     if p.min_p > 0.0 and p.top_p >= 1.0:
         ids = np.flatnonzero(row >= largest + math.log(p.min_p))
         return _sorted(row, ids if ids.size else np.arange(row.size))
-    if p.top_p < 1.0:
-        whole = float(np.exp(row - np.float32(largest)).sum(dtype=np.float64))
-        for k in _TOP_P_TRIES:
-            ids = top(row, min(k, row.size))
-            mass = np.cumsum(np.exp(row[ids].astype(np.float64) - largest))
-            if mass[-1] >= p.top_p * whole:
-                return ids[: int(np.searchsorted(mass, p.top_p * whole)) + 1]
-    return _sorted(row, np.arange(row.size))
+    if p.top_p >= 1.0:
+        return _sorted(row, np.arange(row.size))
+    wanted = p.top_p * float(np.exp(row - np.float32(largest)).sum(dtype=np.float64))
+    for k in (*_TOP_P_TRIES, row.size):
+        ids = top(row, min(k, row.size))
+        mass = np.cumsum(np.exp(row[ids].astype(np.float64) - largest))
+        if mass[-1] >= wanted:
+            break
+    return ids[: int(np.searchsorted(mass, wanted)) + 1]
 
 
 def _sorted(row: Row, ids: Ids) -> Ids:

@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -283,6 +284,7 @@ def main() -> NoReturn:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s engine: %(message)s"
     )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the server's; we end when it does
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold the user's words
     try:
         code = serve(socket.socket(fileno=int(sys.argv[1])))
