@@ -45,6 +45,7 @@ toolkit=$(nvcc -dryrun -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p' | head -n 
 toolkit=$(readlink -f "${toolkit:-$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")}")
 major=$(nvcc --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
 say "CUDA $major at $toolkit"
+export LD_LIBRARY_PATH=$toolkit/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 PYTHON=${PYTHON:-python3}
 "$PYTHON" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 with venv is needed"
@@ -70,7 +71,7 @@ if [ -z "$(first_of "$toolkit"/include/cublas_v2.h "$toolkit"/targets/*/include/
   include=$(dirname "$header") lib=$(dirname "$library")
   export CPLUS_INCLUDE_PATH=$include${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
   export NVCC_APPEND_FLAGS="-I$include ${NVCC_APPEND_FLAGS:-}"
-  export LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH=$lib:$LD_LIBRARY_PATH
   options+=("-DCUDA_cublas_LIBRARY=$library" "-DCUDA_cublasLt_LIBRARY=$lib/libcublasLt.so.$major")
 fi
 

@@ -20,7 +20,6 @@ from hobnob.server.engine.protocol import (
 )
 from hobnob.server.wire import Failure
 
-
 CHEAP_EXACT_ROWS = 48
 
 
