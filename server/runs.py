@@ -90,7 +90,9 @@ class Runs:
             except recovery.LogUnreadable:
                 await self._store.append([recovery.unreadable_end(run, events)])
                 continue
-            age_s = (self._now_ms() - run.created_at) / 1000
+            # A long reply is not old: what counts is how long nobody has worked on it.
+            alive_at = max(run.created_at, self._store.last_written_ms)
+            age_s = (self._now_ms() - alive_at) / 1000
             if age_s > self._settings.recover_age_s:
                 why = wire.Failure(recovery.INTERRUPTED, "The server was stopped for too long.")
                 live.finish(live.ending_here(wire.StopReason.ERROR, why))

@@ -38,10 +38,18 @@ def utc_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _last_written_ms(path: Path) -> int:
+    """Of the database and its log, as the file system has it."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return max((file.stat().st_mtime_ns // 1_000_000 for file in files if file.exists()), default=0)
+
+
 class Store:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, last_written_ms: int) -> None:
         self._db = database
         self._clock = clock
+        self.last_written_ms = last_written_ms
+        """When an earlier process last wrote to the database; 0 for a new one."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_ms) -> Self:
@@ -50,7 +58,7 @@ class Store:
         Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
         """
         database = Database(path)
-        store = cls(database, clock)
+        store = cls(database, clock, _last_written_ms(path))
         try:
             await database.open()
             await store._erase()  # if the last process did not come to it

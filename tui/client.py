@@ -116,9 +116,10 @@ class Client:
         """Gone for good, its running replies cancelled."""
         await self._line.json("DELETE", _conversation(id), repeatable=False)
 
-    async def branch(self, id: str, leaf: str | None = None) -> Branch:
-        """The messages from the root to `leaf`, or to the conversation's head."""
-        params = {} if leaf is None else {"leaf": leaf}
+    async def branch(self, id: str, leaf: str | None = None, *, newest: bool = False) -> Branch:
+        """The messages from the root to `leaf` (`newest`: to the last one below it), or to the
+        conversation's head."""
+        params = {} if leaf is None else {"leaf": leaf, "newest": "true" if newest else "false"}
         raw = await self._line.json("GET", f"{_conversation(id)}/messages", params=params)
         return records.branch(raw)
 

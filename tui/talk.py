@@ -93,10 +93,10 @@ class Talk:
             return False
         self._remember()
         target = at.siblings[number]
-        leaf = self._leaves.get(target, target)
+        leaf = self._leaves.get(target)
         client = await self._line.get()
-        self._take(await client.branch(self.conversation.id, leaf))
-        await client.update_conversation(self.conversation.id, head=leaf)
+        self._take(await client.branch(self.conversation.id, leaf or target, newest=leaf is None))
+        await client.update_conversation(self.conversation.id, head=self.entries[-1].id)
         return True
 
     # ---- writing ------------------------------------------------------------------------------

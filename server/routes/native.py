@@ -142,11 +142,15 @@ class NativeRoutes:
 
     # ---- messages
 
-    async def messages(self, id: str, leaf: str | None = None) -> Response:
-        """The branch that ends at `leaf`, or the one shown last."""
+    async def messages(self, id: str, leaf: str | None = None, newest: bool = False) -> Response:
+        """The branch that ends at `leaf`, or with `newest` at the last one below it; without
+        `leaf` the one shown last."""
         found = await self._store.conversation(LOCAL_OWNER, id)
-        branch = await self._store.branch(LOCAL_OWNER, found.id, leaf)
-        siblings = _siblings(await self._store.messages(LOCAL_OWNER, found.id))
+        tree = await self._store.messages(LOCAL_OWNER, found.id, tokens=False)
+        if newest and leaf is not None:
+            leaf = _newest_below(tree, leaf)
+        branch = await self._store.branch(LOCAL_OWNER, found.id, leaf, tokens=False)
+        siblings = _siblings(tree)
         shown = {message.id: siblings[message.id] for message in branch}
         return JSONResponse(
             {
@@ -276,6 +280,14 @@ def _settings(body: NewConversation | ConversationChanges | NewMessage | Draft) 
     settings = body.settings or {}
     sampling_options.check(settings)
     return settings
+
+
+def _newest_below(tree: list[Message], id: str) -> str:
+    """The end of the branch that leads through the message, by the last answers written."""
+    last_child = {message.parent: message.id for message in tree}
+    while id in last_child:
+        id = last_child[id]
+    return id
 
 
 def _siblings(messages: list[Message]) -> dict[str, list[str]]:

@@ -84,6 +84,18 @@ async def test_a_run_that_is_too_old_ends_failed_with_its_text(tmp_path: Path) -
         assert (reply.status, reply.text) == ("failed", "Hello")
 
 
+async def test_a_long_reply_goes_on_when_the_server_was_away_for_a_moment(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        hour = 3_600_000
+        await bench.store._db.write(
+            lambda c: c.execute("UPDATE runs SET created_at = created_at - ?", (hour,))
+        )
+    async with bench_at(tmp_path) as bench:
+        events = await bench.finish(turn)
+        assert text_of(events) == WHOLE
+
+
 async def test_a_run_of_another_model_is_not_continued(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
         turn = await bench.send()

@@ -141,7 +141,7 @@ class FakeClient:
         found = [one for one in found if before is None or one.change < before]
         return [one for one in found if not query or query.lower() in one.title.lower()][:limit]
 
-    async def branch(self, id: str, leaf: str | None = None) -> Branch:
+    async def branch(self, id: str, leaf: str | None = None, *, newest: bool = False) -> Branch:
         if id not in self.talks:
             raise ClientError("not_found", "No such conversation.")
         messages = self.branches.get(leaf or "", self.stored[id])

@@ -169,6 +169,25 @@ async def test_regenerating_makes_a_sibling(edge: Edge) -> None:
     assert [m["id"] for m in older.json()["messages"]][-1] == ids[0]
 
 
+async def test_a_branch_can_be_read_on_to_its_newest_message(edge: Edge) -> None:
+    turn = await edge.send("one")
+    await stream(edge, turn["run"]["id"])
+    conversation, first = turn["conversation"]["id"], turn["message"]["id"]
+    follow_up = await edge.send("two", conversation)
+    await stream(edge, follow_up["run"]["id"])
+    edited = await edge.call(
+        "POST", f"/conversations/{conversation}/messages", json={"text": "1", "parent": "root"}
+    )
+    await stream(edge, edited.json()["run"]["id"])
+    for params, last in (
+        ({"leaf": first}, first),
+        ({"leaf": first, "newest": "true"}, follow_up["reply"]["id"]),
+        ({}, edited.json()["reply"]["id"]),
+    ):
+        answer = await edge.call("GET", f"/conversations/{conversation}/messages", params=params)
+        assert answer.json()["messages"][-1]["id"] == last
+
+
 # ---- cancelling
 
 
