@@ -348,6 +348,7 @@ def _configure(settings: Config, bounds: Capacity, model: Model) -> Configure:
         kv_type=settings.kv_type,
         flash_attn=settings.flash_attn,
         target_gap_ms=settings.target_gap_ms,
+        speculation=settings.speculation,
     )
 
 

@@ -72,6 +72,7 @@ class StatusReport:
                 "decode_s": stats.decode_s,
                 "overhead_s": stats.overhead_s,
             },
+            "speculation": {"drafted": stats.drafted, "accepted": stats.accepted},
             "runs": {
                 "live": self._runs.live_count,
                 "waiting": self._runs.waiting_count,

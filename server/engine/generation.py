@@ -14,9 +14,23 @@ from hobnob.server.engine.detokenize import Detokenizer
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import Drawn, Row, Sampler
+from hobnob.server.engine.speculation import Drafter
 from hobnob.server.wire import StopReason
 
 Piece = Callable[[int], bytes]
+
+
+def joined(outputs: Sequence[Output]) -> Output:
+    """Outputs of one run in order as one."""
+    if len(outputs) == 1:
+        return outputs[0]
+    return Output(
+        outputs[0].run,
+        [token for output in outputs for token in output.tokens],
+        "".join(output.text for output in outputs),
+        outputs[0].replayed,
+        [one for output in outputs for one in output.logprobs],
+    )
 
 
 class Generation:
@@ -53,6 +67,7 @@ class Generation:
         self._arrived = self._admitted = self._prefilled = self._first = self._last = now
         self._gaps: list[float] = []
         self._drew = False
+        self.drafter = Drafter(self.run.tokens, self.run.n_prompt)
 
     def over(self) -> str | None:
         """A reason why nothing more is to be generated, known without a step."""
@@ -77,9 +92,15 @@ class Generation:
         """The next token. Raises sampling.BadLogits."""
         return self._sampler.draw(row, self._count)
 
-    def accept(self, drawn: Drawn, now: float) -> tuple[Output, str | None]:
+    @property
+    def room(self) -> int:
+        """Tokens that the reply may still grow by."""
+        room = self._n_ctx - len(self.run.tokens)
+        most = self._sampling.max_tokens
+        return min(room, most - self._count) if most else room
+
+    def accept(self, drawn: Drawn) -> tuple[Output, str | None]:
         """Takes the token into the reply; the reason when the reply ends with it."""
-        self._mark(now)
         if drawn.token in self._eog and not self._sampling.ignore_eos:
             return self._output(), StopReason.END_TURN
         self._sampler.accept(drawn.token)
@@ -88,6 +109,15 @@ class Generation:
         text = self._text.push(drawn.token)
         logprobs = [] if drawn.logprob is None else [self._logprob(drawn, drawn.logprob)]
         return self._output([drawn.token], text, logprobs), self.over()
+
+    def spoke(self, draws: int, now: float) -> None:
+        """So many draws came of a step: each took its share of the time since the last."""
+        if not self._drew:
+            self._first = self._last = now
+            self._drew = True
+            draws -= 1
+        self._gaps += [(now - self._last) / draws] * draws if draws else []
+        self._last = now
 
     def finish(
         self, reason: str, output: Output | None = None, *, code: str | None = None, error: str = ""
@@ -127,13 +157,6 @@ class Generation:
             if self._text.finished is not None:
                 break
         return "".join(shown)
-
-    def _mark(self, now: float) -> None:
-        if self._drew:
-            self._gaps.append(now - self._last)
-        else:
-            self._first, self._drew = now, True
-        self._last = now
 
     def _timings(self) -> dict[str, float]:
         gaps = np.array(self._gaps) if self._gaps else np.zeros(1)

@@ -278,7 +278,7 @@ class Model:
         self.ordered = shape.ordered and self.can_cut and not weights.n_swa
         self.top = 0
         self._n_batch = min(int(C.llama_n_batch(self._context)), shape.n_batch)
-        self._n_outputs = outputs
+        self.n_outputs = outputs
         self._threads = 0
         self._length = [0] * shape.n_seqs
         self._batch = _Batch(self._n_batch + 1)
@@ -411,7 +411,7 @@ class Model:
             seen.add(chunk.seq)
             rows += n
             outputs += chunk.outputs
-        return outputs if 0 < rows <= self._n_batch and outputs <= self._n_outputs else None
+        return outputs if 0 < rows <= self._n_batch and outputs <= self.n_outputs else None
 
     def _rows(self, n: int) -> Logits:
         if not n:

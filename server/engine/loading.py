@@ -12,6 +12,7 @@ from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Ready, Stepped
+from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
@@ -45,11 +46,12 @@ def load(
         model,
         memory,
         _words(weights.vocab),
-        Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, probed.exact_rows),
+        Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, probed.exact_rows, model.n_outputs),
         pace=pace,
         threads=threads,
         clock=time.perf_counter,
         emit=emit,
+        speculation=_speculation(asked, weights, pace),
     )
     ready = Ready(
         n_ctx=sizes.n_ctx,
@@ -138,6 +140,13 @@ def _threads(asked: Configure, most: int, *, on_gpu: bool) -> Threads:
     if asked.n_threads or on_gpu:
         return Threads(most)
     return Threads(most, machine.OtherPrograms())
+
+
+def _speculation(asked: Configure, weights: llama.Weights, pace: Pace) -> Speculation | None:
+    """Drafts that prove wrong are cut off: not where that is impossible, or a window slides."""
+    if asked.speculation == "off" or weights.is_recurrent or weights.is_hybrid or weights.n_swa:
+        return None
+    return Speculation(pace, weights.vocab.eog_tokens())
 
 
 def _words(vocab: llama.Vocab) -> Words:

@@ -129,11 +129,13 @@ class Memory:
                 self.cells.append(run.seq, stretch, exact=saved.exact)
                 self.counts.restored += 1
 
-    def computed(self, run: Run, n: int, *, exact: bool) -> None:
-        """The model has computed the run's next `n` tokens."""
+    def computed(self, run: Run, n: int, *, exact: bool, rejected: int = 0) -> None:
+        """The model has computed the run's next `n` tokens, and drafted ones that are not its."""
         assert run.seq is not None
         at = self.cells.length(run.seq)
         self.cells.append(run.seq, run.tokens[at : at + n], exact=exact)
+        if rejected:
+            self._model.cut(run.seq, at + n)
 
     def shorten(self, run: Run, length: int) -> bool:
         """Takes back tokens at the end of the run's cells."""

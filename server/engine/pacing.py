@@ -55,6 +55,10 @@ class Pace:
         target = self.target_s or RELATIVE_TARGET * base
         return self._bounded((target - base) / self._per_row)
 
+    def decode_seconds(self, decodes: int) -> float | None:
+        """Of a step of so many decodes alone; None while none was measured."""
+        return self._decode_cost(decodes)
+
     @property
     def seconds_per_prefill_row(self) -> float | None:
         return self._per_row

@@ -35,6 +35,7 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     kv_type: str = "f16"  # f16 | q8_0
     flash_attn: str = "auto"  # auto | on | off
     target_gap_ms: float = 0.0  # inter-token target that sizes prefill chunks; 0: choose
+    speculation: str = "auto"  # auto | off
 
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True):
@@ -225,6 +226,8 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     restored: int = 0
     moved_cells: int = 0  # to win back gaps between sequences
     saved_bytes: int = 0  # now
+    drafted: int = 0  # tokens, since the start
+    accepted: int = 0  # of these, the ones that were drawn
 
 
 class Stepped(Message, frozen=True, tag=True, array_like=True):

@@ -8,7 +8,7 @@ that was served least, then the run that waited longest for its size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hobnob.server.engine.memory import Memory
@@ -39,6 +39,12 @@ class Budget:
     """Of these, for prefills while somebody decodes."""
     exact_rows: int = 0
     """Bound of a step with an exact run in it; 0: there are no exact steps."""
+    outputs: int = 0
+    """Bound on rows with logits; 0: there are no drafts."""
+
+
+Propose = Callable[[Run, int, int, int], list[int]]
+"""Run, decodes and rows of the step so far, most tokens wanted → a draft."""
 
 
 @dataclass(slots=True)
@@ -134,11 +140,30 @@ class Scheduler:
             self._unstick(plan)
         return plan
 
-    def commit(self, plan: Plan, run: Run, *, exact: bool) -> None:
-        """The run's chunk of the plan was computed."""
+    def draft(self, plan: Plan, budget: Budget, propose: Propose) -> None:
+        """Adds drafts to a step of decodes alone, as far as nobody has to give cells for them."""
+        decodes = len(plan.chunks)
+        if any(len(chunk.tokens) > 1 or not chunk.outputs for chunk in plan.chunks):
+            return
+        rows, outputs, room = self._rows(budget), budget.outputs, self._memory.fillable
+        for i, run in enumerate(plan.runs):
+            most = min(rows, outputs, room) - plan.rows
+            if most <= 0:
+                return
+            drafted = propose(run, decodes, plan.rows, most) if not run.suspect else []
+            if drafted:
+                chunk = plan.chunks[i]
+                plan.chunks[i] = Chunk(
+                    chunk.seq, chunk.start, [*chunk.tokens, *drafted], 1 + len(drafted)
+                )
+
+    def commit(self, plan: Plan, run: Run, *, exact: bool, rejected: int = 0) -> None:
+        """The run's chunk of the plan was computed; so many drafted tokens at its end are not
+        what the run says."""
         chunk = plan.chunks[plan.runs.index(run)]
-        self._memory.computed(run, len(chunk.tokens), exact=exact)
-        self._served[run.owner] += len(chunk.tokens)
+        kept = len(chunk.tokens) - rejected
+        self._memory.computed(run, kept, exact=exact, rejected=rejected)
+        self._served[run.owner] += kept
         run.stepped = self._step
 
     def end(self, run: Run) -> None:

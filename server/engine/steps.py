@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hobnob.server.engine.generation import Generation, Piece
+from hobnob.server.engine.generation import Generation, Piece, joined
 from hobnob.server.engine.memory import Memory
-from hobnob.server.engine.model import Decoded, Logits, Model, Outcome
+from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import (
     Output,
@@ -25,6 +25,7 @@ from hobnob.server.engine.protocol import (
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import BadLogits
 from hobnob.server.engine.scheduler import Budget, Plan, Scheduler
+from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.threads import Threads
 from hobnob.server.wire import StopReason
 
@@ -51,6 +52,8 @@ class Record:
     evicted: int  # cells so far
     saved: int  # stretches so far
     restored: int
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Limits:
     n_running_max: int
     rows: int
     exact_rows: int = 0
+    outputs: int = 0  # rows with logits; without drafts each run has one
 
 
 def _groups(plan: Plan) -> list[list[int]]:
@@ -107,7 +111,10 @@ class Steps:
         threads: Threads,
         clock: Callable[[], float],
         emit: Callable[[Stepped], None],
+        speculation: Speculation | None = None,
     ) -> None:
+        self._speculation = speculation
+        self._drafted: list[tuple[Drafter, int, int]] = []  # in this step: rows, accepted
         self._model = model
         self._memory = memory
         self._scheduler = Scheduler(memory, n_running_max=limits.n_running_max)
@@ -196,7 +203,11 @@ class Steps:
         """One step and its frame. False when nothing was computed, ended or said."""
         began = self._clock()
         self._decode_s = 0.0
-        plan = self._scheduler.plan(began, self._budget())
+        self._drafted = []
+        budget = self._budget()
+        plan = self._scheduler.plan(began, budget)
+        if self._speculation is not None:
+            self._scheduler.draft(plan, budget, self._propose)
         for run in plan.admitted:
             if not run.put_aside:
                 self._live[run.id].admitted(began)
@@ -215,7 +226,14 @@ class Steps:
             rows=self._limits.rows,
             prefill_rows=self._pace.prefill_rows(self._scheduler.decoding),
             exact_rows=self._limits.exact_rows,
+            outputs=self._limits.outputs,
         )
+
+    def _propose(self, run: Run, decodes: int, rows: int, most: int) -> list[int]:
+        assert self._speculation is not None
+        made = self._live[run.id]
+        most = min(most, made.room - 1)  # one token more is drawn than was drafted
+        return self._speculation.propose(made.drafter, decodes, rows, most)
 
     def _compute(self, plan: Plan, members: list[int]) -> None:
         """Decodes the plan's chunks with these numbers; on failure, halves to find the cause."""
@@ -231,12 +249,25 @@ class Steps:
             rows = sum(len(chunk.tokens) for chunk in chunks)
             exact = rows <= self._limits.exact_rows and (wanted or rows > 1 or threads == 1)
             self._advance(plan, members, decoded, exact)
+        elif self._without_drafts(plan, members):
+            if decoded.outcome is Outcome.FAILED:
+                self._scheduler.settle()
+            self._compute(plan, members)
         elif decoded.outcome is Outcome.NO_ROOM:
             over = self._scheduler.no_room()
             if over is not None:
                 self._end(over, StopReason.CONTEXT)
         else:
             self._halve(plan, members, decoded.outcome)
+
+    def _without_drafts(self, plan: Plan, members: list[int]) -> bool:
+        """Takes the drafts out: they shall neither cost a run its place nor bring it down. False
+        when there were none."""
+        found = [i for i in members if plan.chunks[i].outputs > 1]
+        for i in found:
+            chunk = plan.chunks[i]
+            plan.chunks[i] = Chunk(chunk.seq, chunk.start, chunk.tokens[: 1 - chunk.outputs], 1)
+        return bool(found)
 
     def _is_current(self, plan: Plan, i: int) -> bool:
         """Whether the run still stands where the plan was made for: others' trouble may have
@@ -261,30 +292,48 @@ class Steps:
         for i in members:
             run, chunk = plan.runs[i], plan.chunks[i]
             if chunk.outputs:
-                self._draw(plan, run, decoded.logits, row, now, exact)
+                self._draw(plan, i, decoded.logits[row : row + chunk.outputs], now, exact)
                 row += chunk.outputs
             else:
                 self._scheduler.commit(plan, run, exact=exact)
-            if len(chunk.tokens) > 1 and run.id in self._live:
+            if len(chunk.tokens) > max(1, chunk.outputs) and run.id in self._live:
                 self._progress(run)
 
-    def _draw(
-        self, plan: Plan, run: Run, logits: Logits, row: int, now: float, exact: bool
-    ) -> None:
+    def _draw(self, plan: Plan, i: int, logits: Logits, now: float, exact: bool) -> None:
+        """Draws at each row for as long as the draft said the same."""
+        run, chunk = plan.runs[i], plan.chunks[i]
         made = self._live[run.id]
         made.prefilled(now)
-        try:
-            drawn = made.draw(logits[row])
-        except BadLogits as error:
-            self._fail(run, f"The model's output is not usable: {error}.")
+        drafted = chunk.tokens[len(chunk.tokens) - chunk.outputs + 1 :]
+        outputs: list[Output] = []
+        reason: str | None = None
+        broken: BadLogits | None = None
+        for row, guess in zip(logits, [*drafted, None], strict=True):
+            try:
+                drawn = made.draw(row)
+            except BadLogits as error:
+                broken = error
+                break
+            output, reason = made.accept(drawn)
+            outputs.append(output)
+            if reason is not None or drawn.token != guess:
+                break
+        if outputs:
+            made.spoke(len(outputs), self._clock())
+        said = joined(outputs) if outputs else None
+        if broken is not None:
+            self._fail(run, f"The model's output is not usable: {broken}.", said)
             return
-        self._scheduler.commit(plan, run, exact=exact)
-        output, reason = made.accept(drawn, self._clock())
+        assert said is not None
+        accepted = len(outputs) - 1
+        if drafted:
+            self._drafted.append((made.drafter, len(drafted), accepted))
+        self._scheduler.commit(plan, run, exact=exact, rejected=len(drafted) - accepted)
         if reason is None:
-            self._outputs.append(output)
+            self._outputs.append(said)
             return
         self._scheduler.end(run)
-        self._end(run, reason, output)
+        self._end(run, reason, said)
 
     # ---- ends ---------------------------------------------------------------------------------
 
@@ -296,10 +345,12 @@ class Steps:
         known = self._service_s
         self._service_s = taken if known is None else known + 0.2 * (taken - known)
 
-    def _fail(self, run: Run, error: str) -> None:
+    def _fail(self, run: Run, error: str, output: Output | None = None) -> None:
         self._scheduler.fail(run)
         made = self._live.pop(run.id)
-        self._outputs.append(made.finish(StopReason.ERROR, code="engine_failed", error=error))
+        self._outputs.append(
+            made.finish(StopReason.ERROR, output, code="engine_failed", error=error)
+        )
 
     # ---- news ---------------------------------------------------------------------------------
 
@@ -311,10 +362,15 @@ class Steps:
         if not plan.chunks:
             return
         took = self._clock() - began
-        decodes = sum(len(chunk.tokens) == 1 for chunk in plan.chunks)
-        prefill_rows = plan.rows - decodes
-        self._pace.observe(decodes, prefill_rows, took)
-        for rate, tokens in zip(self._rates, (prefill_rows, decodes), strict=True):
+        decodes = sum(len(chunk.tokens) == max(1, chunk.outputs) for chunk in plan.chunks)
+        drafted = sum(max(0, chunk.outputs - 1) for chunk in plan.chunks)
+        accepted = sum(accepted for _, _, accepted in self._drafted)
+        prefill_rows = plan.rows - decodes - drafted
+        if not drafted:
+            self._pace.observe(decodes, prefill_rows, took)
+        if self._speculation is not None:
+            self._speculation.observe(self._drafted, decodes, took)
+        for rate, tokens in zip(self._rates, (prefill_rows, decodes + accepted), strict=True):
             if tokens:
                 rate.add(tokens, took)
         counts, cells = self._memory.counts, self._memory.cells
@@ -333,6 +389,8 @@ class Steps:
                 evicted=counts.evicted_cells,
                 saved=counts.saved,
                 restored=counts.restored,
+                drafted=drafted,
+                accepted=accepted,
             )
         )
 
@@ -376,4 +434,6 @@ class Steps:
             restored=counts.restored,
             moved_cells=counts.moved_cells,
             saved_bytes=self._memory.saved_bytes,
+            drafted=self._speculation.drafted if self._speculation else 0,
+            accepted=self._speculation.accepted if self._speculation else 0,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from typing import Any
 
@@ -13,11 +14,27 @@ from hypothesis import strategies as st
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.protocol import Finish, Sampling, Stepped, Submit
+from hobnob.server.engine.protocol import Finish, Logprob, Sampling, Stepped, Submit
+from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
 LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
+
+
+class Guesses(Speculation):
+    """Drafts of any quality, in any step: what the model would say, to where chance changes it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(Pace(32, 1.0), [EOG])
+        self._random = random.Random(seed)
+
+    def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
+        length = self._random.randint(0, max(0, most))
+        draft = greedy(drafter._tokens, length, eog=self._random.random() < 0.5)
+        if draft and self._random.random() < 0.6:
+            draft[self._random.randrange(len(draft))] = self._random.choice(PLAIN)
+        return draft
 
 
 class Bench:
@@ -36,6 +53,8 @@ class Bench:
         ordered: bool = False,
         saved_bytes_max: int = 10**6,
         cached_max: int = 200,
+        outputs: int = 32,
+        speculation: Speculation | None = None,
     ) -> None:
         self.model = FakeModel(cells, ids, rows=rows, can_cut=can_cut, ordered=ordered)
         accounting = Cells(cells, ids, can_cut=can_cut)
@@ -48,12 +67,14 @@ class Bench:
             self.model,
             self.memory,
             Words(N_VOCAB, [EOG], lambda id: LETTERS.get(id, b"?"), lambda id: b"<%d>" % id),
-            Limits(n_ctx, running, rows, exact_rows),
+            Limits(n_ctx, running, rows, exact_rows, outputs),
             pace=Pace(rows, 1.0),
             threads=Threads(1),
             clock=self._clock,
             emit=self.frames.append,
+            speculation=speculation,
         )
+        self.logprobs: dict[str, list[Logprob]] = defaultdict(list)
         self.tokens: dict[str, list[int]] = defaultdict(list)
         self.text: dict[str, str] = defaultdict(str)
         self.replayed: dict[str, str] = {}
@@ -80,6 +101,7 @@ class Bench:
                 assert not self.finishes[output.run], "news after the end"
                 self.tokens[output.run] += output.tokens
                 self.text[output.run] += output.text
+                self.logprobs[output.run] += output.logprobs
                 if output.replayed is not None:
                     assert output.run not in self.replayed
                     self.replayed[output.run] = output.replayed
@@ -467,6 +489,84 @@ def test_a_fault_in_mid_reply_leaves_the_others_alone() -> None:
     assert bench.reason("bad") == "error"
 
 
+# ---- drafts ------------------------------------------------------------------------------------
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0.0, 0.8]),
+        "seed": st.integers(0, 3),
+        "max_tokens": st.integers(0, 40),
+        "ignore_eos": st.booleans(),
+        "repeat_penalty": st.sampled_from([1.0, 1.3]),
+        "presence_penalty": st.sampled_from([0.0, 0.5]),
+        "logit_bias": st.sampled_from([{}, {7: 3.0, 9: -5.0}]),
+        "logprobs": st.sampled_from([-1, 0, 2]),
+        "stop": st.lists(st.text("abcdefghij", min_size=1, max_size=2), max_size=2),
+        "exact": st.booleans(),
+        "emitted": st.lists(st.sampled_from(PLAIN), max_size=3),
+    }
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    asks=st.lists(
+        st.tuples(st.integers(0, 5), st.integers(1, 30), OPTIONS), min_size=1, max_size=4
+    ),
+    guesses=st.integers(0, 10**6),
+    ordered=st.booleans(),
+    outputs=st.sampled_from([4, 9, 32]),
+    cells=st.integers(120, 300),
+)
+def test_drafts_change_nothing_that_a_run_says(
+    asks: list[tuple[int, int, dict[str, Any]]],
+    guesses: int,
+    ordered: bool,
+    outputs: int,
+    cells: int,
+) -> None:
+    layout: dict[str, Any] = {"n_ctx": 60, "exact_rows": 7, "ordered": ordered, "cells": cells}
+    plain = Bench(**layout)
+    drafted = Bench(**layout, outputs=outputs, speculation=Guesses(guesses))
+    for bench in (plain, drafted):
+        for n, (seed, length, options) in enumerate(asks):
+            bench.submit(f"r{n}", prompt(seed, length), **options)
+        bench.finish()
+        assert bench.memory.cells.used == bench.memory.cells.cached == bench.model.used
+    for step in drafted.model.steps:
+        assert sum(chunk.outputs for chunk in step) <= outputs
+    for n in range(len(asks)):
+        run = f"r{n}"
+        assert drafted.tokens[run] == plain.tokens[run]
+        assert drafted.text[run] == plain.text[run]
+        assert drafted.replayed.get(run) == plain.replayed.get(run)
+        assert drafted.logprobs[run] == plain.logprobs[run]
+        ends = [bench.finishes[run][0] for bench in (plain, drafted)]
+        assert len({(e.reason, e.stop_string, e.completion_tokens) for e in ends}) == 1
+
+
+def test_accepted_drafts_save_steps_and_are_counted() -> None:
+    bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 40)
+    guesses.propose = lambda drafter, _decodes, _rows, most: greedy(drafter._tokens, min(3, most))  # type: ignore[method-assign]
+    bench.submit("a", ask, max_tokens=40)
+    bench.finish()
+    assert bench.tokens["a"] == greedy(ask, 40)
+    assert len(bench.model.steps) <= 12
+    stats = bench.frames[-1].stats
+    assert stats.drafted == stats.accepted == sum(r.drafted for r in bench.steps.records) > 25
+    assert sum(r.decodes + r.accepted for r in bench.steps.records) == 40 - 1
+
+
+def test_a_draft_that_cannot_be_computed_costs_the_run_nothing() -> None:
+    for bad in (POISON, CRASH):
+        bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 12)
+        guesses.propose = lambda *_, bad=bad: [1, bad]  # type: ignore[method-assign, misc]
+        bench.submit("a", ask, max_tokens=12)
+        bench.submit("b", ask, max_tokens=12)
+        bench.finish()
+        assert bench.tokens["a"] == bench.tokens["b"] == greedy(ask, 12)
+
+
 # ---- all of it at once -------------------------------------------------------------------------
 
 RUN = st.fixed_dictionaries(
@@ -493,6 +593,7 @@ RUN = st.fixed_dictionaries(
     exact_rows=st.sampled_from([0, 7]),
     layout=st.sampled_from(["ordered", "any", "uncuttable"]),
     saved_bytes_max=st.sampled_from([0, 500, 10**6]),
+    drafts=st.none() | st.integers(0, 99),
 )
 def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
     runs: list[dict[str, Any]],
@@ -502,6 +603,7 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
     exact_rows: int,
     layout: str,
     saved_bytes_max: int,
+    drafts: int | None,
 ) -> None:
     bench = Bench(
         cells=cells,
@@ -513,6 +615,7 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
         ordered=layout == "ordered",
         saved_bytes_max=saved_bytes_max,
         cached_max=cells // 2,
+        speculation=None if drafts is None or layout == "uncuttable" else Guesses(drafts),
     )
     cancels: list[tuple[int, str]] = []
     step = 0

@@ -1,0 +1,276 @@
+"""Drafts: what a run may say next because it, or its prompt, said the like before.
+
+Pure. The longest recent stretch of a run's tokens that occurred earlier is followed there; the
+tokens after it are the draft (the idea is SuffixDecoding's, NeurIPS 2025). Every token that a run
+draws shows whether its match was right, so acceptance is known before a row is spent on it. A
+draft is made where it should pay by what rows were measured to cost, and only as long as it
+could fail without having cost the run more than `LOSS_SHARE` of its time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hobnob.server.engine.pacing import Pace
+
+KEY_TOKENS = 4
+"""The shortest match; occurrences of so many tokens are looked up."""
+CANDIDATES = 8
+"""Earlier occurrences that are compared, the latest first."""
+COMPARED_TOKENS = 64
+"""So far back; what is followed may have become longer."""
+READ_TOKENS = 512
+"""Tokens that are read in a step (under a millisecond): a long prompt takes several."""
+
+ROWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Sizes of a step with drafts, the run's own row included: a few, to be measured each."""
+LOSS_SHARE = 0.05
+"""Of a run's time may be lost with drafts at most."""
+GAIN_MIN = 1.1
+"""Drafts must promise to be so much faster."""
+OTHERS_SLOWDOWN = 1.05
+"""Beside other runs that decode, a step with drafts may take so much longer."""
+STEP_SECONDS = 0.3
+"""No step is made longer than this, or than `STEP_SHARE` of a plain one: words come in jerks."""
+STEP_SHARE = 5.0
+PLAIN_EVERY = 16
+"""After so many steps with drafts comes a plain one, to know what that costs."""
+
+_ROW_SHARE = 0.6  # of a step with one row: what a drafted row is thought to cost at first
+_WEIGHT = 0.2  # of the newest measurement
+_FADE = 0.95  # of what was known about acceptance, with every token
+_PRIORS = (0.4, 0.6, 0.75, 0.85)  # acceptance after matches of 4, 8, 16, 32 tokens and more
+_PRIOR_WEIGHT = 4.0
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+class Suffixes:
+    """Where the end of a growing list of tokens occurred before. Memory is linear in its length,
+    and so is the time, over all calls."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        """`tokens` is only ever added to."""
+        self._tokens = tokens
+        self._read = 0
+        self._latest: dict[int, int] = {}  # hash of KEY_TOKENS tokens: where they last ended
+        self._before = array("i", [0])  # by where such tokens end: where they ended before
+        self._next = 0  # the token after the earlier occurrence
+        self.length = 0
+        """Tokens of the match; 0: there is none."""
+
+    @property
+    def behind(self) -> int:
+        """Tokens not read yet."""
+        return len(self._tokens) - self._read
+
+    def read(self) -> bool | None:
+        """Takes the next token. Whether the match foretold it; None when there was none."""
+        token = self._tokens[self._read]
+        foretold = self._tokens[self._next] == token if self.length else None
+        self._read += 1
+        end = self._read
+        if foretold:
+            self._next += 1
+            self.length += 1
+        else:
+            self.length = 0
+        before = 0
+        if end >= KEY_TOKENS:
+            key = 0
+            for id in self._tokens[end - KEY_TOKENS : end]:
+                key = ((key + id + 1) * _MULTIPLIER) & _MASK
+            before = self._latest.get(key, 0)
+            self._latest[key] = end
+        self._before.append(before)
+        return foretold
+
+    def search(self) -> None:
+        """Looks for a longer match than the one that is followed."""
+        if self.length >= COMPARED_TOKENS:
+            return
+        at = self._before[self._read]
+        for _ in range(CANDIDATES):
+            if not at:
+                return
+            length = self._common(at)
+            if length > max(self.length, KEY_TOKENS - 1):
+                self.length, self._next = length, at
+            at = self._before[at]
+
+    def draft(self, most: int) -> list[int]:
+        """What followed the match; it may run on into itself."""
+        drafted: list[int] = []
+        end = len(self._tokens)
+        while self.length and len(drafted) < most:
+            at = self._next + len(drafted)
+            drafted.append(self._tokens[at] if at < end else drafted[at - end])
+        return drafted
+
+    def _common(self, at: int) -> int:
+        """How many tokens before `at` are those at the end."""
+        tokens, end = self._tokens, self._read
+        n, most = 0, min(COMPARED_TOKENS, at)
+        while n < most and tokens[at - 1 - n] == tokens[end - 1 - n]:
+            n += 1
+        return n
+
+
+@dataclass(slots=True)
+class _Trust:
+    """How often matches of one class of lengths foretold the next token."""
+
+    prior: float
+    hits: float = 0.0
+    tries: float = 0.0
+
+    def see(self, hit: bool) -> None:
+        self.hits = self.hits * _FADE + hit
+        self.tries = self.tries * _FADE + 1.0
+
+    def __float__(self) -> float:
+        return (self.hits + self.prior * _PRIOR_WEIGHT) / (self.tries + _PRIOR_WEIGHT)
+
+
+class Drafter:
+    """What is known of one run: its matches, how good they are, and what drafts have gained."""
+
+    def __init__(self, tokens: Sequence[int], n_prompt: int) -> None:
+        self._suffixes = Suffixes(tokens)
+        self._tokens = tokens
+        self._n_prompt = n_prompt
+        self._first = len(tokens)
+        self._read = 0
+        self._trust = [_Trust(prior) for prior in _PRIORS]
+        self.gained_s = 0.0
+        """By drafts; below 0: lost."""
+
+    @property
+    def drawn(self) -> int:
+        """Tokens of the reply since it was first asked."""
+        return len(self._tokens) - self._first
+
+    def read(self) -> bool:
+        """Reads what has been added, within a bound. False: there is more."""
+        suffixes = self._suffixes
+        for _ in range(min(READ_TOKENS, suffixes.behind)):
+            length = suffixes.length
+            foretold = suffixes.read()
+            self._read += 1
+            if self._read <= self._n_prompt:
+                if not suffixes.behind:
+                    suffixes.search()
+                continue
+            if foretold is not None:
+                self._trust[_class(length)].see(foretold)
+            suffixes.search()
+        return not suffixes.behind
+
+    @property
+    def acceptance(self) -> float:
+        """How likely the match's next token is the one that will be drawn; 0 without a match."""
+        length = self._suffixes.length
+        return float(self._trust[_class(length)]) if length else 0.0
+
+    def draft(self, most: int) -> list[int]:
+        return self._suffixes.draft(most)
+
+
+def _class(length: int) -> int:
+    return min((length // KEY_TOKENS).bit_length() - 1, len(_PRIORS) - 1)
+
+
+@dataclass
+class _Costs:
+    """Seconds of steps with drafts, as measured against a first idea of them."""
+
+    pace: Pace
+    _known: dict[tuple[int, int], float] = field(default_factory=dict)
+    _all: float = 1.0
+
+    def of(self, decodes: int, rows: int) -> float | None:
+        """Of a step with so many runs that decode and so many rows; None: not known."""
+        plain = self.pace.decode_seconds(decodes)
+        if plain is None or rows == decodes:
+            return plain
+        factor = self._known.get((decodes, rows), self._all)
+        return max(plain, factor * self._idea(plain, decodes, rows))
+
+    def observe(self, decodes: int, rows: int, seconds: float) -> None:
+        plain = self.pace.decode_seconds(decodes)
+        if plain is None:
+            return
+        factor = seconds / self._idea(plain, decodes, rows)
+        known = self._known.get((decodes, rows))
+        self._known[decodes, rows] = known + _WEIGHT * (factor - known) if known else factor
+        self._all += _WEIGHT * (factor - self._all)
+
+    @staticmethod
+    def _idea(plain: float, decodes: int, rows: int) -> float:
+        return plain * (1.0 + _ROW_SHARE * (rows - decodes) / decodes)
+
+
+class Speculation:
+    """Who drafts how much, for all runs of an engine. The step thread's."""
+
+    def __init__(self, pace: Pace, eog: Iterable[int]) -> None:
+        self._costs = _Costs(pace)
+        self._eog = frozenset(eog)
+        self._since_plain = 0
+        self.drafted = 0
+        """Tokens, since the start."""
+        self.accepted = 0
+
+    def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
+        """Up to `most` tokens that may follow, for a step that has so many decodes and rows."""
+        if not drafter.read() or self._since_plain >= PLAIN_EVERY:
+            return []
+        chance = drafter.acceptance
+        plain = self._costs.of(decodes, decodes)
+        if not chance or plain is None:
+            return []
+        allowed = drafter.gained_s + LOSS_SHARE * drafter.drawn * plain
+        longest = max(STEP_SECONDS, STEP_SHARE * plain)
+        if decodes > 1:
+            longest = min(longest, OTHERS_SLOWDOWN * plain)
+        best, tokens = GAIN_MIN * decodes / plain, 0
+        for size in ROWS:
+            extra = size - 1
+            cost = self._costs.of(decodes, rows + extra) if extra <= most else None
+            if cost is None or cost > longest or cost - plain > allowed:
+                break
+            gain = (decodes + _expected(chance, extra)) / cost
+            if gain > best:
+                best, tokens = gain, extra
+        return self._cut(drafter.draft(tokens))
+
+    def observe(self, drafted: Sequence[tuple[Drafter, int, int]], decodes: int, s: float) -> None:
+        """What a step of decodes took. `drafted`: who had how many rows more, and how many of
+        these were accepted."""
+        if not drafted:
+            self._since_plain = 0
+            return
+        self._since_plain += 1
+        more = sum(rows for _, rows, _ in drafted)
+        plain = self._costs.of(decodes, decodes)
+        self.drafted += more
+        self.accepted += sum(accepted for _, _, accepted in drafted)
+        if plain is None:
+            return
+        for drafter, rows, accepted in drafted:
+            drafter.gained_s += accepted * plain / decodes - (s - plain) * rows / more
+        self._costs.observe(decodes, decodes + more, s)
+
+    def _cut(self, draft: list[int]) -> list[int]:
+        """Without the end token: the row before it tells as much."""
+        for n, token in enumerate(draft):
+            if token in self._eog:
+                return draft[:n]
+        return draft
+
+
+def _expected(chance: float, drafted: int) -> float:
+    """Drafted tokens that are accepted on average."""
+    return sum(chance**n for n in range(1, drafted + 1))

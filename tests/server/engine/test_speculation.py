@@ -1,0 +1,210 @@
+"""Drafts are what followed before, and a run that they do not help pays next to nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support_model import starter
+
+from hobnob.server.engine import loading
+from hobnob.server.engine.llama import Vocab
+from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
+from hobnob.server.engine.speculation import KEY_TOKENS, READ_TOKENS, Drafter, Speculation, Suffixes
+
+END = 0
+
+
+# ---- the index ---------------------------------------------------------------------------------
+
+
+def indexed(tokens: Sequence[int]) -> Suffixes:
+    suffixes = Suffixes(tokens)
+    while suffixes.behind:
+        suffixes.read()
+        suffixes.search()
+    return suffixes
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 9))
+def test_a_draft_is_what_followed_where_the_end_occurred_before(
+    tokens: list[int], most: int
+) -> None:
+    suffixes = indexed(tokens)
+    draft = suffixes.draft(most)
+    repeated = [tokens[at : at + KEY_TOKENS] for at in range(len(tokens) - KEY_TOKENS)]
+    assert bool(suffixes.length) == (tokens[-KEY_TOKENS:] in repeated)
+    if not suffixes.length:
+        assert draft == []
+        return
+    assert len(draft) == most
+    said = [*tokens, *draft]
+    end = tokens[-suffixes.length :]
+    places = [at for at in range(len(tokens)) if said[at : at + len(end)] == end]
+    follow = [said[at + len(end) :][: len(draft)] for at in places if at + len(end) < len(tokens)]
+    assert draft in follow
+
+
+def test_the_longest_match_is_followed_and_the_latest_of_equals() -> None:
+    short, long = [5, 6, 7, 8], [4, 5, 6, 7, 8]
+    assert indexed([*long, 1, 2, 3, *short, 9, 9, *long]).draft(2) == [1, 2]
+    assert indexed([*long, 1, 2, 3, *long, 9, 2, *long]).draft(2) == [9, 2]
+
+
+def test_a_repetition_goes_on_beyond_the_end() -> None:
+    assert indexed([1, 2, 3] * 4).draft(7) == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_long_prompt_is_read_in_parts() -> None:
+    tokens = list(range(READ_TOKENS + 10))
+    drafter = Drafter(tokens, len(tokens))
+    assert not drafter.read()
+    assert drafter.read()
+
+
+# ---- when to draft, on machines with steady costs ----------------------------------------------
+
+
+def cpu(rows: int) -> float:
+    """As measured with the starter model on two cores."""
+    return float(np.interp(rows, [1, 4, 8, 9, 16, 64], [0.027, 0.08, 0.121, 0.159, 0.254, 0.744]))
+
+
+def gpu(rows: int) -> float:
+    return 0.012 + 0.0001 * rows
+
+
+Cost = Callable[[int], float]
+
+
+def seconds(cost: Cost, prompt: list[int], reply: list[int], *, decodes: int = 1) -> float:
+    """Time of the reply beside others that decode."""
+    pace = Pace(512)
+    pace.observe(decodes, 0, cost(decodes))
+    speculation = Speculation(pace, [END])
+    tokens = list(prompt)
+    drafter = Drafter(tokens, len(prompt))
+    took, at = 0.0, 0
+    while at < len(reply):
+        left = min(63, len(reply) - at - 1)
+        draft = speculation.propose(drafter, decodes, decodes, left)
+        right = next((n for n, t in enumerate(draft) if t != reply[at + n]), len(draft))
+        step = cost(decodes + len(draft))
+        took += step
+        tokens += reply[at : at + right + 1]
+        at += right + 1
+        if draft:
+            speculation.observe([(drafter, len(draft), right)], decodes, step)
+        else:
+            pace.observe(decodes, 0, step)
+            speculation.observe([], decodes, step)
+    return took
+
+
+def words(seed: int, n: int, kinds: int = 10**6) -> list[int]:
+    chance = random.Random(seed)
+    return [chance.randrange(1, kinds) for _ in range(n)]
+
+
+@pytest.mark.parametrize("cost", [cpu, gpu])
+def test_copying_is_faster(cost: Cost) -> None:
+    text = words(1, 400)
+    assert len(text) * cost(1) / seconds(cost, text, text) > 1.4
+
+
+@pytest.mark.parametrize("cost", [cpu, gpu])
+@pytest.mark.parametrize("kinds", [2, 3, 10, 10**6])
+@pytest.mark.parametrize("n", [20, 100, 400])
+def test_other_replies_are_at_most_a_twentieth_slower(cost: Cost, kinds: int, n: int) -> None:
+    for seed in range(5):
+        took = seconds(cost, words(seed, 400, kinds), words(seed + 100, n, kinds))
+        assert took <= 1.055 * n * cost(1)
+
+
+@pytest.mark.parametrize("stretch", [6, 12, 25, 50])
+def test_stretches_that_break_off_are_at_most_a_twentieth_slower(stretch: int) -> None:
+    text = words(1, 2000)
+    new = count(10**7)
+    reply = [
+        token
+        for at in range(0, 600, stretch)
+        for token in (*text[(at * 7) % 1900 :][:stretch], next(new))
+    ]
+    assert seconds(cpu, text, reply) <= 1.055 * len(reply) * cpu(1)
+
+
+def test_others_do_not_wait_for_drafts() -> None:
+    text = words(1, 400)
+    assert seconds(cpu, text, text, decodes=3) == pytest.approx(len(text) * cpu(3))
+
+
+def test_a_draft_stops_before_the_end_token() -> None:
+    pace = Pace(512)
+    pace.observe(1, 0, 0.01)
+    text = [*words(1, 40), END, *words(2, 40)]
+    tokens = list(text)
+    drafter = Drafter(tokens, len(text))
+    speculation = Speculation(pace, [END])
+    drafter.gained_s = 100.0
+    tokens += text[:30]
+    found = speculation.propose(drafter, 1, 1, 63)
+    assert 0 < len(found) <= 10
+    assert found == text[30 : 30 + len(found)]
+
+
+# ---- the real model ----------------------------------------------------------------------------
+
+TEXT = (
+    "The harbour master kept a ledger of every boat that came in before noon. On Monday there "
+    "were four trawlers, two ferries and a yacht with a torn sail. On Tuesday fog closed the "
+    "channel, and only the pilot's launch went out. By Friday the ledger showed thirty-one boats, "
+    "nine of them foreign, and one that nobody could name."
+)
+
+
+class Engine:
+    def __init__(self, speculation: str) -> None:
+        self._frames: list[Stepped] = []
+        asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, speculation=speculation)
+        self.steps, self.ready = loading.load(asked, self._frames.append, lambda _: None)
+
+    def reply(self, prompt: list[int], **options: float) -> list[int]:
+        sampling = Sampling(**{"seed": 7, "temperature": 0.0, "max_tokens": 24, **options})  # type: ignore[arg-type]
+        self.steps.submit(Submit("r", prompt, sampling, exact=True))
+        self._frames.clear()
+        while not self.steps.idle:
+            self.steps.step()
+        self.steps.check_integrity()
+        return [t for frame in self._frames for output in frame.outputs for t in output.tokens]
+
+
+def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
+    vocab = Vocab.open(starter())
+    head, tail = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+    asks = [
+        vocab.tokenize(f"{head}{ask}{tail}{begun}", special=True)
+        for ask, begun in (
+            (f"Repeat this text: {TEXT}", TEXT[:90]),
+            ("Name three uses of a paper clip.", ""),
+        )
+    ]
+    drafting, plain = Engine("auto"), Engine("off")
+    assert drafting.ready.exact_rows > 8
+    speculation = drafting.steps._speculation
+    assert speculation is not None and plain.steps._speculation is None
+
+    def eager(drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
+        drafter.read()
+        return (drafter.draft(7) or [5, 6])[: max(0, most)]  # many are wrong
+
+    speculation.propose = eager  # type: ignore[method-assign]
+    for ask in asks:
+        for options in ({}, {"temperature": 0.8, "repeat_penalty": 1.05}):
+            assert drafting.reply(ask, **options) == plain.reply(ask, **options)
+    assert 10 < speculation.accepted < speculation.drafted - 10
