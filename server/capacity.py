@@ -14,7 +14,7 @@ QUEUE_PER_STREAM = 4
 PROMPT_PER_REPLY = 8  # a waiting run's prompt is taken to be that many times its reply
 SLOW_TOKEN_SECONDS = 0.1  # between two tokens of one reply of a full batch, on a small machine
 KEPT_PER_STREAM = 8
-BYTES_PER_KEPT_TOKEN = 128  # of a log in memory: text, ids and the JSON around them
+BYTES_PER_KEPT_TOKEN = 512  # of a log in memory: text, ids and the JSON around them
 
 _Number = TypeVar("_Number", int, float)
 

@@ -82,7 +82,7 @@ class Config(BaseSettings):
     flash_attn: Literal["auto", "on", "off"] = "auto"
     target_gap_ms: float = Field(default=0.0, ge=0, le=60_000, allow_inf_nan=False)
     """Longest step wanted while replies stream and a prompt is being read."""
-    speculation: Literal["auto", "off"] = "auto"
+    speculation: Literal["auto", "off"] = "off"
     """Drafts from what the conversation said before; they never change a reply."""
     seed: int | None = Field(default=None, ge=0, le=2**64 - 1)
     """For requests that give none; without it each gets a random one."""

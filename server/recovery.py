@@ -34,7 +34,7 @@ def restore(run: Run, events: Sequence[LoggedEvent], *, now: float) -> LiveRun:
         accepted_at=now,
     )
     live = LiveRun(job, stored=True)
-    live.restore([_entry(event) for event in events])
+    live.restore(entries_of(events))
     if not events:
         live.open(_context(run), start_of(job, exact=False))
     return live
@@ -70,7 +70,10 @@ def unreadable_end(run: Run, events: Sequence[LoggedEvent]) -> Append:
 
 
 def entries_of(events: Sequence[LoggedEvent]) -> list[LogEntry]:
-    """What can be read of them as log entries. Raises LogUnreadable."""
+    """A whole log as entries. Raises LogUnreadable."""
+    for number, event in enumerate(events, start=1):
+        if event.seq != number:
+            raise LogUnreadable(f"event {event.seq} is in the place of {number}")
     return [_entry(event) for event in events]
 
 

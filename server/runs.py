@@ -31,7 +31,7 @@ from hobnob.store.values import LIVE, NewRun, Run, Turn
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
 
-DRAIN_SECONDS = 1.5
+DRAIN_SECONDS = 0.8
 """How long a stop waits for the log to take what has been received."""
 
 STOPPING_RETRY_SECONDS = 5
@@ -205,8 +205,8 @@ class Runs:
     async def follow(self, owner: str, run_id: str, after: int = 0) -> Reader:
         """A reader from `after` on. `reader.at_end`: the end was delivered before (204).
 
-        Raises NotFound (store.values), Gone (log pruned, or a cursor ahead of the log: the log
-        of a run that was not saved can be shorter after a crash) and ServerStopping.
+        Raises NotFound (store.values) and Gone: log pruned or damaged, or a cursor ahead of it
+        (the log of a run that was not saved can be shorter after a crash).
         """
         live = self._find(owner, run_id)
         if live is None:
@@ -217,7 +217,11 @@ class Runs:
         if await self._store.log_pruned(owner, run_id):
             raise Gone("The log of this run was pruned.", message_id=run.message)
         log = RunLog()
-        log.publish(recovery.entries_of(await self._store.events(owner, run_id)), ended=True)
+        try:
+            entries = recovery.entries_of(await self._store.events(owner, run_id))
+        except recovery.LogUnreadable:
+            raise Gone("The log of this run is damaged.", message_id=run.message) from None
+        log.publish(entries, ended=True)
         return _reader(log, after, run.message)
 
     async def cancel(self, owner: str, run_id: str) -> None:

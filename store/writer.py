@@ -181,7 +181,7 @@ class Writer:
     def _wal_bytes(self) -> int:
         try:
             return os.stat(self._wal).st_size
-        except FileNotFoundError:
+        except OSError:  # not there yet, or the file system is in trouble: the next write says so
             return 0
 
 

@@ -13,6 +13,8 @@ from hobnob.tui.line import Line
 from hobnob.tui.records import Conversation
 
 PAGE = 50
+MOST_AT_ONCE = 500
+"""What the server gives at once; the rest is read on demand."""
 
 
 class Library:
@@ -31,7 +33,7 @@ class Library:
 
     async def refresh(self) -> None:
         """Read as many again as there are now, from the newest on."""
-        wanted = max(PAGE, len(self._all) if not self.query else PAGE)
+        wanted = min(MOST_AT_ONCE, max(PAGE, len(self._all) if not self.query else PAGE))
         client = await self._line.get()
         self._all = await client.conversations(limit=wanted, query=self.query or None)
         self.has_more = len(self._all) >= wanted

@@ -35,7 +35,7 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     kv_type: str = "f16"  # f16 | q8_0
     flash_attn: str = "auto"  # auto | on | off
     target_gap_ms: float = 0.0  # inter-token target that sizes prefill chunks; 0: choose
-    speculation: str = "auto"  # auto | off
+    speculation: str = "off"  # auto | off
 
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True):

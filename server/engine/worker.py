@@ -131,6 +131,9 @@ class TextThread:
         except LlamaError as error:
             self.tried.set()
             self._refuse_all(str(error))
+        except Exception:  # the step thread would wait for the vocabulary for ever
+            log.exception("the vocabulary could not be opened")
+            _exit(70)
         self._send(service.info)
         for note in service.notes:
             log.info("%s", note)

@@ -7,7 +7,7 @@ late for a status. GET changes nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -314,15 +314,15 @@ def _accepted(turn: Turn) -> Response:
 
 
 def conversation_json(conversation: Conversation) -> dict[str, Any]:
-    return _without(asdict(conversation), "owner")
+    return _fields(conversation, "owner")
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    return _without(asdict(message), "tokens", "vocab_hash")
+    return _fields(message, "tokens", "vocab_hash")
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    return _without(asdict(run), "owner", "prompt", "vocab_hash", "template_hash", "interactive")
+    return _fields(run, "owner", "prompt", "vocab_hash", "template_hash", "interactive")
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -334,5 +334,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
+def _fields(value: Conversation | Message | Run, *left_out: str) -> dict[str, Any]:
+    """By name, not by asdict: that would copy thousands of token ids only to drop them."""
+    names = (field.name for field in fields(value))
+    return {name: getattr(value, name) for name in names if name not in left_out}

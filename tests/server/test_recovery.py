@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 from fake_engine import FIRST_TOKEN, TEXT_READY, FakeEngine
 from support_runs import (
     OWNER,
@@ -16,9 +18,13 @@ from support_runs import (
     text_of,
     types_of,
 )
+from support_store import FaultyStore
 
 from hobnob.server import wire
+from hobnob.server.errors import Gone
 from hobnob.server.recovery import restore
+from hobnob.server.requests import RunSettings
+from hobnob.server.runs import Runs
 from hobnob.store.store import utc_ms
 from hobnob.store.values import LoggedEvent
 
@@ -108,21 +114,38 @@ async def test_a_run_of_another_model_is_not_continued(tmp_path: Path) -> None:
         assert error is not None and error.code == "model_changed"
 
 
-async def test_a_log_that_cannot_be_read_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda rows: [LoggedEvent(row.seq, "nonsense", "{}") for row in rows],
+        lambda rows: rows[1:],
+        lambda rows: [rows[0], *rows[2:]],
+    ],
+    ids=["odd rows", "no beginning", "a gap"],
+)
+async def test_a_log_that_cannot_be_read_is_ended_and_its_readers_are_sent_to_the_stored_reply(
+    tmp_path: Path, damage: Callable[[list[LoggedEvent]], list[LoggedEvent]]
+) -> None:
     async with bench_at(tmp_path) as bench:
         turn = await bench.send()
         reader = await bench.runs.follow(OWNER, turn.run.id)
         await next_of(reader, wire.BlockStart)
-        real = bench.store.events
+    store = await FaultyStore.open(tmp_path / "hobnob.db")
+    real = store.events
 
-        async def damaged(owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
-            rows = await real(owner, run_id, after)
-            return [LoggedEvent(row.seq, "nonsense", "{}") for row in rows]
+    async def damaged(owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
+        return damage(await real(owner, run_id, after))
 
-        bench.store.events = damaged  # type: ignore[method-assign]
-        await bench.runs.recover()
-        reply = await bench.saved(turn)
-        assert (reply.status, (reply.error or "").split(":")[0]) == ("failed", "log_unreadable")
+    store.events = damaged  # type: ignore[method-assign]
+    runs = Runs(store, FakeEngine(), RunSettings(), now_ms=utc_ms)
+    await runs.start()
+    reply = await store.message(OWNER, turn.reply.id)
+    assert (reply.status, (reply.error or "").split(":")[0]) == ("failed", "log_unreadable")
+    with pytest.raises(Gone) as caught:
+        await runs.follow(OWNER, turn.run.id)
+    assert caught.value.message_id == turn.reply.id
+    await runs.stop()
+    await store.close()
 
 
 async def test_two_restarts_in_a_row_lose_nothing(tmp_path: Path) -> None:
