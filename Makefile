@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: chat test check fix bench chaos install install-dev
+.PHONY: chat test check fix bench install install-dev
 
 chat: install  ## chat with the bundled model; without a terminal, ask it one question
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/hobnob; \

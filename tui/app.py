@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -438,9 +438,10 @@ class HobnobApp(CopyingApp):
         except (TimeoutError, ClientError):
             return  # the process ends anyway, and the server notices
 
-    def on_resize(self) -> None:
-        self.set_class(self.size.width < NARROW_COLUMNS, "narrow")
-        self.set_class(self.size.height < LOW_ROWS, "low")
+    def on_resize(self, event: events.Resize) -> None:
+        """By the event's size: the app's own is still the one before."""
+        self.set_class(event.size.width < NARROW_COLUMNS, "narrow")
+        self.set_class(event.size.height < LOW_ROWS, "low")
 
 
 async def run_app(app: HobnobApp) -> int:

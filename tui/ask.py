@@ -28,6 +28,9 @@ from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_js
 from hobnob.tui.printed import Printed
 from hobnob.tui.records import Run, Turn
 
+SAME_SIGNAL_SECONDS = 0.5
+"""`timeout` signals us and then our group: within this time it is one wish, not two."""
+
 CANCEL_SECONDS = 3.0
 """How long a cancel may take to reach the server before we leave without it."""
 
@@ -304,12 +307,18 @@ class _Ask:
         task = asyncio.current_task()
         assert task is not None
 
+        first_at: float | None = None
+
         def on_signal(number: signal.Signals) -> None:
-            self._signal = number
-            for one in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(one)
-                signal.signal(one, signal.SIG_DFL)  # a second one ends us at once
-            task.cancel()
+            nonlocal first_at
+            if first_at is None:
+                first_at = loop.time()
+                self._signal = number
+                task.cancel()
+            elif loop.time() - first_at > SAME_SIGNAL_SECONDS:  # a second one ends us at once
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
 
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, on_signal, one)

@@ -57,7 +57,8 @@ def main() -> None:
         print("hobnob: Another server is running.", file=sys.stderr)
         sys.exit(75)
     if behaviour[0] == "hang":
-        time.sleep(600)
+        time.sleep(20)
+        return
     server = HTTPServer(("127.0.0.1", 0), Handler)
     host, port = server.server_address[:2]
     state = {

@@ -644,3 +644,11 @@ async def test_one_key_copies_a_message_and_one_its_code(
 
     data = base64.b64decode(copied[0].split(";")[2].rstrip("\x07\x1b\\"))
     assert data == b"x = 1"
+
+
+async def test_the_layout_follows_each_resize_at_once(tmp_path: Path) -> None:
+    async with running(FakeClient(), tmp_path, size=(110, 32)) as pilot:
+        for width, height, narrow, low in ((20, 6, True, True), (110, 32, False, False)):
+            await pilot.resize_terminal(width, height)
+            await until(pilot, lambda n=narrow: pilot.app.has_class("narrow") is n)
+            assert pilot.app.has_class("low") is low
