@@ -7,6 +7,7 @@ a terminal, the chat opens.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -384,6 +385,13 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except ExitError as error:
         return _fail(error, given)
+    except OSError as error:  # `print` and Typer's help, on a full disk or a closed pipe
+        if error.errno == errno.EPIPE:
+            return Exit.CLOSED_OUTPUT
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"hobnob: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return Exit.OUTPUT
     except _UsageError as error:
         sentence = str(getattr(error, "format_message", error.__str__)())
         if "No such option" in sentence:

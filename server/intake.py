@@ -95,6 +95,8 @@ class Intake:
 
     async def turn(self, request: TurnRequest) -> Prepared:
         if request.conversation is None:
+            if request.parent not in (None, ROOT):
+                raise InvalidRequest("A new conversation has no message to answer.", param="parent")
             self._check_size(len((request.system or "").encode("utf-8", "replace")), "system")
             sampling_options.check(request.settings)
             return await self._prepare(

@@ -452,6 +452,20 @@ async def test_a_slow_reader_can_be_interrupted(server: FakeServer, hobnob: Cli)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["key"]])
+def test_a_full_disk_is_one_line_for_the_short_commands_too(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    environment = {**os.environ, "HOBNOB_HOME": str(tmp_path), "HOBNOB_KEY": "abcdefghij"}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, env=environment
+        )
+    assert done.returncode == 74
+    assert done.stderr.decode().count("\n") == 1 and b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "arguments",
     [["ask", "hi"], ["ask", "hi", "--json"], ["history", "list", "--json"], ["--version"]],

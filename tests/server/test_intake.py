@@ -13,7 +13,7 @@ from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.engine.state import EngineState, EngineStatus
 from hobnob.server.errors import EmptyPrompt, InvalidRequest
 from hobnob.server.intake import expected_n_ctx
-from hobnob.server.requests import CompletionRequest
+from hobnob.server.requests import CompletionRequest, TurnRequest
 
 
 async def test_options_of_the_config_the_conversation_and_the_request_add_up(
@@ -57,6 +57,13 @@ async def test_a_completion_needs_messages_of_a_bounded_size(tmp_path: Path) -> 
         with pytest.raises(InvalidRequest, match="10"):
             messages = [ChatMessage("user", "123456"), ChatMessage("user", "éé1")]
             await bench.runs.complete(CompletionRequest(OWNER, messages))
+
+
+async def test_a_new_conversation_has_no_message_to_answer(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        with pytest.raises(InvalidRequest, match="no message"):
+            await bench.runs.accept(TurnRequest(OWNER, None, "hi", parent="zzz"))
+        assert await bench.store.conversations(OWNER) == []
 
 
 @pytest.mark.parametrize(
