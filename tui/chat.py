@@ -234,7 +234,10 @@ class Chat(Vertical):
         later = [*self._queue, self.composer.full_text]
         self._queue.clear()
         self.composer.put("\n".join([out.text, *filter(None, later)]))
-        await self.view.drop_from(len(self.talk.entries))
+        await self.view.drop_from(len(self.talk.entries) - len(out.replaced))
+        for entry in out.replaced:
+            await self.view.add(entry)
+        self._editing = out.replaced[0] if out.replaced else None
         self._show_welcome()
         self.say_trouble(f"Not sent: {error.message}")
         self.composer.focus()

@@ -36,6 +36,8 @@ class Outgoing:
     entry: Entry
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     cancelled: bool = False
+    replaced: list[Entry] = field(default_factory=list)
+    """What it takes the place of: an edited message and all that followed it."""
 
 
 class Talk:
@@ -106,10 +108,12 @@ class Talk:
         if instead_of is not None:
             at = self.entries.index(instead_of)
             parent: str | None = instead_of.parent or ROOT
+            replaced = self.entries[at:]
             del self.entries[at:]
         else:
             parent = self.entries[-1].id if self.entries else None
-        made = Outgoing(text, parent, draft_entry(text))
+            replaced = []
+        made = Outgoing(text, parent, draft_entry(text), replaced=replaced)
         if instead_of is not None:
             made.entry.siblings = instead_of.siblings or (instead_of.id,)
         if key:
@@ -135,8 +139,9 @@ class Talk:
         return self._accepted(turn)
 
     def withdraw(self, out: Outgoing) -> None:
-        """It was not accepted."""
-        self.entries.remove(out.entry)
+        """It was not accepted: what it was to replace is back in its place."""
+        at = self.entries.index(out.entry)
+        self.entries[at : at + 1] = out.replaced
 
     async def regenerate(self, reply: Entry) -> Entry:
         """A new reply beside this one."""

@@ -485,6 +485,24 @@ async def test_editing_the_first_message_begins_a_branch_at_the_root(
         assert client.sent[0]["parent"] == "root"
 
 
+async def test_an_edit_that_was_not_accepted_leaves_the_branch_and_is_sent_again_in_its_place(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
+        await pilot.press("alt+up", "alt+up", "e")
+        client.refuse = ClientError("server_overloaded", "No room.")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Not sent: No room." in screen_text(pilot))
+        assert [entry.text for entry in pilot.app.talk.entries] == ["question", "answer"]
+        assert "answer" in screen_text(pilot)
+        assert pilot.app.chat.composer.text == "question"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(client.sent))
+        assert client.sent[0]["parent"] == "root"
+
+
 async def test_search_opens_the_conversation_at_the_message(
     client: FakeClient, tmp_path: Path
 ) -> None:
