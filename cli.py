@@ -184,10 +184,13 @@ def _open_chat(
     from hobnob.tui.app import run
 
     target = Target.choose(url)
-    if continue_last and conversation is None:
-        from hobnob.tui import verbs
+    if model is not None or continue_last:
+        from hobnob.tui import verbs  # httpx; the app alone paints without it
 
-        conversation = verbs.newest(target)
+        if model is not None:
+            verbs.check_model(target, model)
+        if continue_last and conversation is None:
+            conversation = verbs.newest(target, model)
     return run(
         target,
         conversation=conversation,

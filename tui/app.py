@@ -37,6 +37,7 @@ from hobnob.tui.line import Line
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.options import model_argument
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
 from hobnob.tui.sidebar import ConversationList, Sidebar
@@ -462,7 +463,7 @@ def run(
     options: Mapping[str, Any] | None = None,
 ) -> int:
     """Start the app on this terminal; the exit code. Prints how to come back at the end."""
-    args = ["--model", model] if model else []
+    args = ["--model", model_argument(model)] if model else []
 
     def connect(hear: Callable[[Notice], None]) -> Client:
         from hobnob.tui.client import Client  # httpx; the first paint does not wait for it

@@ -8,7 +8,6 @@ the run, the death of this process does not.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from hobnob.server import wire
 from hobnob.server.wire import Event, Status
 from hobnob.tui.client import Client
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
-from hobnob.tui.options import model_argument
+from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_json
 from hobnob.tui.printed import Printed
 from hobnob.tui.records import Run, Turn
@@ -352,12 +351,4 @@ class _Ask:
 
 async def _check_model(client: Client, wanted: str) -> None:
     """The running server has one model; say so rather than answer with another."""
-    model = (await client.status()).get("model") or {}
-    path, id = str(model.get("path")), str(model.get("id"))
-    known = {id, id.removesuffix(".gguf"), path, os.path.basename(path)}
-    if model_argument(wanted) not in known and wanted.removesuffix(".gguf") not in known:
-        raise ClientError(
-            "model_not_found",
-            f"The running server has the model {model.get('id')}, not {wanted}. "
-            "`hobnob stop` ends it; then ask again.",
-        )
+    require_model((await client.status()).get("model") or {}, wanted)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hobnob.exits import Exit, ExitError
+from hobnob.tui.notice import ClientError
 
 _REPEATED = "stop"
 """The option that takes text as it is written, and several of them."""
@@ -34,6 +35,18 @@ def parse(pairs: Iterable[str]) -> dict[str, Any]:
 def model_argument(name: str) -> str:
     """A model's name as it is, a file's path made absolute: the server stands elsewhere."""
     return os.path.abspath(name) if os.path.isfile(name) else name
+
+
+def require_model(running: Mapping[str, Any], wanted: str) -> None:
+    """Raises ClientError unless the server's model (of its status) is the one that is wanted."""
+    path, id = str(running.get("path")), str(running.get("id"))
+    known = {id, id.removesuffix(".gguf"), path, os.path.basename(path)}
+    if model_argument(wanted) not in known and wanted.removesuffix(".gguf") not in known:
+        raise ClientError(
+            "model_not_found",
+            f"The running server has the model {id}, not {wanted}. "
+            "`hobnob stop` ends it; then try again.",
+        )
 
 
 def _value(text: str) -> Any:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from hobnob.exits import Exit
 from hobnob.launch import Target
 from hobnob.tui.client import Client
-from hobnob.tui.notice import Notice, NoticeKind
+from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, print_json
 from hobnob.tui.records import Conversation, Hit, Message
 
@@ -63,9 +64,21 @@ def show(target: Target, id: str, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def newest(target: Target) -> str:
-    """The id of the conversation that changed last. Raises ClientError if there is none."""
-    return _once(target, Client.newest).id
+def newest(target: Target, model: str | None = None) -> str:
+    """The id of the conversation that changed last. Raises ClientError if there is none. A
+    server that has to be started for it gets the model."""
+    return _once(target, Client.newest, model=model).id
+
+
+def check_model(target: Target, wanted: str) -> None:
+    """Raises ClientError if a server runs already and has another model."""
+    try:
+        found = _once(target, Client.status, start=False)
+    except ClientError as error:
+        if error.code in ("not_running", "unreachable"):
+            return  # it will be started with this model
+        raise
+    require_model(found.get("model") or {}, wanted)
 
 
 def search(target: Target, query: str, *, limit: int, as_json: bool) -> Exit:
@@ -89,15 +102,22 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
     return Exit.OK
 
 
-def _once(target: Target, work: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
+def _once(
+    target: Target,
+    work: Callable[[Client], Awaitable[T]],
+    *,
+    start: bool = True,
+    model: str | None = None,
+) -> T:
     notes = Notes()
+    args = [] if model is None else ["--model", model_argument(model)]
 
     def heard(notice: Notice) -> None:
         if notice.kind is not NoticeKind.CONNECTED:
             notes.say(notice.reason)
 
     async def run() -> T:
-        async with Client(target, start=start, on_notice=heard) as client:
+        async with Client(target, start=start, server_args=args, on_notice=heard) as client:
             return await work(client)
 
     return asyncio.run(run())
