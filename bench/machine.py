@@ -126,6 +126,19 @@ class Watch:
         return Weather(self._load, self._calibration_s, max(0.0, foreign / wall))
 
 
+class Observer:
+    """Judges weather by the fastest calibration loop that it has seen."""
+
+    def __init__(self) -> None:
+        self._fastest_s = min(calibrate() for _ in range(3))
+
+    def judge(self, watch: Watch) -> tuple[Weather, bool]:
+        """The weather since the watch began, and whether it was a disturbed time."""
+        weather = watch.weather()
+        self._fastest_s = min(self._fastest_s, weather.calibration_s)
+        return weather, weather.busy(self._fastest_s)
+
+
 def _busy_seconds() -> float | None:
     """Of all cores since boot, time stolen by other guests of the host included."""
     try:

@@ -49,32 +49,11 @@ class NothingMeasured(Exception):
 
 async def run(scenario: Scenario, settings: Settings, say: Say) -> dict[str, Any]:
     """Everything about the scenario's run, as JSON values (see table.py)."""
-    notes: list[str] = []
-    chosen: dict[str, Variant] = {}
-    tried: dict[str, list[list[Any]]] = {}
-    ours = next(iter(scenario.contestants))
-    for name, candidates in scenario.contestants.items():
-        if name != ours and not settings.peers:
-            continue
-        try:
-            chosen[name], tried[name] = await _choose(scenario, candidates, settings, say)
-        except (peers.NotBuilt, ServerFailed) as error:
-            if name == ours:
-                raise NothingMeasured(str(error)) from error
-            notes.append(_left_out(name, error, say))
+    session = _Session(scenario, settings, say)
+    chosen = await session.choose()
     async with AsyncExitStack() as stack:
-        running: dict[str, Running] = {}
-        for name, variant in chosen.items():
-            try:
-                contestant = _open(variant, scenario, settings)
-                running[name] = await stack.enter_async_context(contestant)
-            except (peers.NotBuilt, ServerFailed) as error:
-                if name == ours:
-                    raise NothingMeasured(str(error)) from error
-                notes.append(_left_out(name, error, say))
-        for contestant in running.values():
-            await _warm(contestant)
-        rounds = await _rounds(scenario, running, settings, say)
+        running = await session.start(chosen, stack)
+        rounds = await session.rounds(running)
         commands = {name: shown_command(one.command) for name, one in running.items()}
     return {
         "scenario": scenario.name,
@@ -90,15 +69,10 @@ async def run(scenario: Scenario, settings: Settings, say: Say) -> dict[str, Any
         "wanted": settings.rounds,
         "flags": {name: one.variant.shown for name, one in running.items()},
         "commands": commands,
-        "tried": tried,
+        "tried": session.tried,
         "rounds": rounds,
-        "notes": notes,
+        "notes": session.notes,
     }
-
-
-def _left_out(name: str, error: Exception, say: Say) -> str:
-    say(f"  {name}: {error}")
-    return f"{name} was left out: {str(error).splitlines()[0]}"
 
 
 def kept(rounds: Sequence[Mapping[str, Any]], wanted: int) -> list[Mapping[str, Any]]:
@@ -108,75 +82,132 @@ def kept(rounds: Sequence[Mapping[str, Any]], wanted: int) -> list[Mapping[str, 
     return [*quiet, *disturbed][:wanted]
 
 
-async def _choose(
-    scenario: Scenario, candidates: Sequence[Variant], settings: Settings, say: Say
-) -> tuple[Variant, list[list[Any]]]:
-    """The variant that does best at the scenario's first metric, and what all of them did."""
-    if len(candidates) == 1:
-        return candidates[0], []
-    headline = scenario.metrics[0]
-    measure = scenario.probe or scenario.measure
-    trial = Trial(settings.seed, True, settings.texts)
-    found: list[tuple[float, Variant]] = []
-    for variant in candidates:
-        try:
-            async with _open(variant, scenario, settings) as contestant:
-                await _warm(contestant)
-                measured = await _measured(measure, contestant, trial)
-        except ServerFailed as error:
-            say(f"  {variant.contestant} [{variant.shown}]: {error}")
-            continue
-        value = measured.values.get(headline.key, math.nan)
-        say(f"  {variant.contestant} [{variant.shown}]: {headline.title} {value:.4g}")
-        found.append((value, variant))
-    if not found:
-        raise ServerFailed(f"{candidates[0].contestant} does not start with any flags")
-    sign = 1 if headline.higher_is_better else -1
-    best = max(found, key=lambda one: -math.inf if math.isnan(one[0]) else sign * one[0])
-    return best[1], [[variant.shown, _json(value)] for value, variant in found]
+class _Session:
+    """One scenario being run."""
 
+    def __init__(self, scenario: Scenario, settings: Settings, say: Say) -> None:
+        self._scenario = scenario
+        self._settings = settings
+        self._say = say
+        self._observer = machine.Observer()
+        self._tries = 1 if settings.quick else TRIES_PER_ROUND
+        self._ours = next(iter(scenario.contestants))
+        self.notes: list[str] = []
+        self.tried: dict[str, list[list[Any]]] = {}
 
-async def _rounds(
-    scenario: Scenario, running: Mapping[str, Running], settings: Settings, say: Say
-) -> list[dict[str, Any]]:
-    done: list[dict[str, Any]] = []
-    fastest = min(machine.calibrate() for _ in range(3))
-    tries = 1 if settings.quick else TRIES_PER_ROUND
-    while len(done) < tries * settings.rounds:
-        number = len(done) + 1
-        trial = Trial(settings.seed + number, settings.quick, settings.texts)
-        watch = machine.Watch()
-        results = await _round(scenario.measure, running, trial)
-        weather = watch.weather()
-        fastest = min(fastest, weather.calibration_s)
-        busy = weather.busy(fastest)
-        done.append(
-            {
-                "values": {name: _values(one) for name, one in results.items()},
-                "notes": {name: one.notes for name, one in results.items() if one.notes},
-                "series": {name: one.series for name, one in results.items() if one.series},
-                "prompt_tokens": {name: one.prompt_tokens for name, one in results.items()},
-                "order": list(results),
-                "busy": busy,
-                **asdict(weather),
-            }
+    # ---- who takes part -----------------------------------------------------------------------
+
+    async def choose(self) -> dict[str, Variant]:
+        """Each contestant's best variant; a peer that cannot take part is left out."""
+        chosen: dict[str, Variant] = {}
+        for name, candidates in self._scenario.contestants.items():
+            if name != self._ours and not self._settings.peers:
+                continue
+            try:
+                chosen[name] = await self._best(name, candidates)
+            except (peers.NotBuilt, ServerFailed) as error:
+                self._leave_out(name, error)
+        return chosen
+
+    async def start(
+        self, chosen: Mapping[str, Variant], stack: AsyncExitStack
+    ) -> dict[str, Running]:
+        running: dict[str, Running] = {}
+        for name, variant in chosen.items():
+            try:
+                running[name] = await stack.enter_async_context(self._open(variant))
+            except (peers.NotBuilt, ServerFailed) as error:
+                self._leave_out(name, error)
+        for contestant in running.values():
+            await _warm(contestant)
+        return running
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        if name == self._ours:
+            raise NothingMeasured(str(error)) from error
+        self._say(f"  {name}: {error}")
+        self.notes.append(f"{name} was left out: {str(error).splitlines()[0]}")
+
+    async def _best(self, name: str, candidates: Sequence[Variant]) -> Variant:
+        """By the scenario's first metric, in a short version of it."""
+        if len(candidates) == 1:
+            return candidates[0]
+        headline = self._scenario.metrics[0]
+        found: list[tuple[float, Variant]] = []
+        for variant in candidates:
+            try:
+                async with self._open(variant) as contestant:
+                    value = await self._tried(contestant, headline.key)
+            except ServerFailed as error:
+                self._say(f"  {name} [{variant.shown}]: {error}")
+                continue
+            self._say(f"  {name} [{variant.shown}]: {headline.title} {value:.4g}")
+            found.append((value, variant))
+        if not found:
+            raise ServerFailed(f"{name} does not start with any flags")
+        self.tried[name] = [[variant.shown, _json(value)] for value, variant in found]
+        sign = 1 if headline.higher_is_better else -1
+        best = max(found, key=lambda one: -math.inf if math.isnan(one[0]) else sign * one[0])
+        return best[1]
+
+    async def _tried(self, contestant: Running, key: str) -> float:
+        """Once more where something else disturbed it."""
+        measure = self._scenario.probe or self._scenario.measure
+        await _warm(contestant)
+        value = math.nan
+        for attempt in range(self._tries):
+            trial = Trial(self._settings.seed + 100 + attempt, True, self._settings.texts)
+            watch = machine.Watch()
+            value = (await _measured(measure, contestant, trial)).values.get(key, math.nan)
+            if not self._observer.judge(watch)[1]:
+                break
+        return value
+
+    def _open(self, variant: Variant) -> Running:
+        scenario, settings = self._scenario, self._settings
+        capacity = Capacity(
+            settings.model, settings.texts.eos, settings.threads, scenario.streams, scenario.cells
         )
-        say(f"  round {number}{' (disturbed)' if busy else ''}: {_line(scenario, done[-1])}")
-        if sum(not one["busy"] for one in done) >= settings.rounds:
-            break
-    return done
+        engine = any(flag.startswith(("bench.", "hobnob.")) for flag in variant.flags)
+        return EngineServer(variant, capacity) if engine else Server(variant, capacity)
 
+    # ---- measuring ----------------------------------------------------------------------------
 
-async def _round(
-    measure: Measure, running: Mapping[str, Running], trial: Trial
-) -> dict[str, Measurement]:
-    names = list(running)
-    turn = trial.seed % len(names)
-    results: dict[str, Measurement] = {}
-    for name in [*names[turn:], *names[:turn]]:
-        await asyncio.sleep(SETTLE_SECONDS)
-        results[name] = await _measured(measure, running[name], trial)
-    return results
+    async def rounds(self, running: Mapping[str, Running]) -> list[dict[str, Any]]:
+        """As many quiet ones as are wanted, within a bound on all."""
+        done: list[dict[str, Any]] = []
+        wanted = self._settings.rounds
+        while len(done) < self._tries * wanted:
+            number = len(done) + 1
+            seed = self._settings.seed + number
+            watch = machine.Watch()
+            results = await self._round(
+                running, Trial(seed, self._settings.quick, self._settings.texts)
+            )
+            weather, busy = self._observer.judge(watch)
+            done.append(_told(results, weather, busy))
+            self._say(f"  round {number}{' (disturbed)' if busy else ''}: {self._line(done[-1])}")
+            if sum(not one["busy"] for one in done) >= wanted:
+                break
+        return done
+
+    async def _round(self, running: Mapping[str, Running], trial: Trial) -> dict[str, Measurement]:
+        names = list(running)
+        turn = trial.seed % len(names)
+        results: dict[str, Measurement] = {}
+        for name in [*names[turn:], *names[:turn]]:
+            await asyncio.sleep(SETTLE_SECONDS)
+            results[name] = await _measured(self._scenario.measure, running[name], trial)
+        return results
+
+    def _line(self, one: Mapping[str, Any]) -> str:
+        headline = self._scenario.metrics[0]
+        parts = []
+        for name, values in one["values"].items():
+            value = values.get(headline.key)
+            shown = "—" if value is None else f"{value:.4g}"
+            parts.append(f"{name} {shown} {headline.unit}".rstrip())
+        return f"{headline.title}: " + ", ".join(parts)
 
 
 async def _measured(measure: Measure, contestant: Running, trial: Trial) -> Measurement:
@@ -198,12 +229,19 @@ async def _warm(contestant: Running) -> None:
         await contestant.client.chat(user("Say hello."), 8)
 
 
-def _open(variant: Variant, scenario: Scenario, settings: Settings) -> Running:
-    capacity = Capacity(
-        settings.model, settings.texts.eos, settings.threads, scenario.streams, scenario.cells
-    )
-    engine = any(flag.startswith(("bench.", "hobnob.")) for flag in variant.flags)
-    return EngineServer(variant, capacity) if engine else Server(variant, capacity)
+def _told(
+    results: Mapping[str, Measurement], weather: machine.Weather, busy: bool
+) -> dict[str, Any]:
+    """A round as JSON values."""
+    return {
+        "values": {name: _values(one) for name, one in results.items()},
+        "notes": {name: one.notes for name, one in results.items() if one.notes},
+        "series": {name: one.series for name, one in results.items() if one.series},
+        "prompt_tokens": {name: one.prompt_tokens for name, one in results.items()},
+        "order": list(results),
+        "busy": busy,
+        **asdict(weather),
+    }
 
 
 def _values(measured: Measurement) -> dict[str, float | None]:
@@ -215,12 +253,3 @@ def _json(value: float) -> float | None:
     if math.isnan(value):
         return None
     return 1e300 if math.isinf(value) else float(f"{value:.6g}")
-
-
-def _line(scenario: Scenario, one: Mapping[str, Any]) -> str:
-    headline = scenario.metrics[0]
-    parts = []
-    for name, values in one["values"].items():
-        value = values.get(headline.key)
-        parts.append(f"{name} {'—' if value is None else f'{value:.4g}'} {headline.unit}".rstrip())
-    return f"{headline.title}: " + ", ".join(parts)

@@ -105,7 +105,7 @@ def remarks(result: Mapping[str, Any]) -> list[str]:
     rounds = kept(result["rounds"], result["wanted"])
     disturbed = sum(1 for one in result["rounds"] if one["busy"])
     used = sum(1 for one in rounds if one["busy"])
-    found = [f"{len(rounds)} rounds"]
+    found = [f"{len(rounds)} round{'s' * (len(rounds) != 1)}"]
     if disturbed:
         found[0] += (
             f"; {disturbed} of {len(result['rounds'])} were disturbed by other programs, "

@@ -105,7 +105,9 @@ def _folds(text: str, width: int) -> list[int]:
         return list(range(width, len(text), width))
     cuts: list[int] = []
     used = 0
-    for start, _, size in split_graphemes(text)[0]:
+    for start, end, size in split_graphemes(text)[0]:
+        if not size:  # Rich takes a character after a stray joiner for nothing, but shows it
+            size = cell_len(text[start:end])
         if used + size > width and used:
             cuts.append(start)
             used = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -42,6 +42,7 @@ def test_rows_know_how_they_join() -> None:
     assert [join for _, join in wrap([("aa bb\ncccccc", "")], 3)] == [None, " ", None, ""]
 
 
+@example("\u200d\u200d👧a", 2)
 @given(TEXT, st.integers(2, 12))
 def test_no_row_is_wider_than_the_screen(text: str, width: int) -> None:
     # Spaces at the end of the text may hang over: more text may come after them.
