@@ -90,7 +90,7 @@ def get_llama_server(jobs: int, same_source: bool = False) -> Path:
     cmake = _tool("cmake")
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     # The same processor and GPU options as hobnob's own llama.cpp.
-    options = [*LEAN, *shlex.split(install._cmake_options()[0])]
+    options = [*LEAN, *shlex.split(install.cmake_options()[0])]
     options += [f"-DLLAMA_BUILD_COMMIT={source.parts[-2]}"]  # else that of our own repository
     options += shlex.split(os.environ.get("CMAKE_ARGS", ""))
     _run([cmake, "-S", source, "-B", build, *generator, *options])
@@ -100,7 +100,7 @@ def get_llama_server(jobs: int, same_source: bool = False) -> Path:
 
 def get_llama_cpp_python(jobs: int) -> Path:
     """Takes the wheel from pip's cache where hobnob's set-up has left one, else compiles."""
-    options = install._cmake_options()[0]
+    options = install.cmake_options()[0]
     environment = {
         "CMAKE_ARGS": f"{options} {os.environ.get('CMAKE_ARGS', '')}".strip(),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(jobs),

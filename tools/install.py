@@ -75,7 +75,7 @@ def _install(wanted: str) -> None:
 
 def _install_llama_cpp() -> None:
     """Compiles llama.cpp for this machine, showing how far it is."""
-    options, why = _cmake_options()
+    options, why = cmake_options()
     _say(why)
     _say("Compiling llama.cpp, once: some minutes (pip keeps the result for the next time)")
     environment = dict(os.environ)
@@ -113,7 +113,7 @@ def _follow(lines: object) -> Log:
     return tail
 
 
-def _cmake_options() -> tuple[str, str]:
+def cmake_options() -> tuple[str, str]:
     """Options for llama.cpp's build, and one line that says what it is built for and why.
 
     The image and audio library (LLAVA_BUILD) is left out: hobnob is text only, and without it
