@@ -31,6 +31,8 @@ class CuttingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._threads: list[threading.Thread] = []
         self.cuts_made = 0
+        self.requests: list[str] = []
+        """The first line of each request, in order."""
         self.resumed_from: list[int] = []
         """The Last-Event-ID of each stream request that carried one, in order."""
 
@@ -58,6 +60,7 @@ class CuttingProxy:
                 head = _read_head(client)
                 if not head:
                     return
+                self.requests.append(head.split(b"\r\n", 1)[0].decode("latin-1"))
                 is_stream = EVENTS_REQUEST.match(head) is not None
                 if is_stream and (found := LAST_EVENT_ID.search(head)):
                     self.resumed_from.append(int(found[1] or found[2]))
