@@ -78,7 +78,8 @@ class Config(BaseSettings):
     threads: int = Field(default=0, ge=0, le=1024)
     gpu_layers: int = Field(default=-1, ge=-1, le=10_000)
     """-1 or "auto": all that fit where the build can use a GPU, else none."""
-    kv_type: Literal["f16", "q8_0"] = "f16"
+    kv_type: Literal["auto", "f16", "f16-bf16", "q8_0"] = "auto"
+    """Of keys and values; auto: what suits the device."""
     flash_attn: Literal["auto", "on", "off"] = "auto"
     target_gap_ms: float = Field(default=0.0, ge=0, le=60_000, allow_inf_nan=False)
     """Longest step wanted while replies stream and a prompt is being read."""

@@ -187,8 +187,13 @@ class Vocab:
 Progress = Callable[[float], None]
 """Told 0..1 while weights load; it must not raise."""
 
-_KV_TYPES = {"f16": C.GGML_TYPE_F16, "q8_0": C.GGML_TYPE_Q8_0}
-_KV_BYTES = {"f16": 2.0, "q8_0": 34 / 32}
+_TYPE_BF16 = 30  # GGML_TYPE_BF16 of ggml.h, which the bindings leave out
+_KV_TYPES = {  # keys, values
+    "f16": (C.GGML_TYPE_F16, C.GGML_TYPE_F16),
+    "f16-bf16": (C.GGML_TYPE_F16, _TYPE_BF16),
+    "q8_0": (C.GGML_TYPE_Q8_0, C.GGML_TYPE_Q8_0),
+}
+_KV_BYTES = {"f16": 2.0, "f16-bf16": 2.0, "q8_0": 34 / 32}
 _FLASH = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SEQ_LIMIT = 256  # LLAMA_MAX_SEQ
 _SPARE_SEQS = 2  # that callers cannot use
@@ -231,6 +236,9 @@ class Weights:
         self.is_recurrent = bool(C.llama_model_is_recurrent(self.handle))
         self.is_hybrid = bool(C.llama_model_is_hybrid(self.handle))
         self.n_swa = int(C.llama_model_n_swa(self.handle))
+        arch = self.vocab.meta("general.architecture") or ""
+        self.has_joint_values = self.vocab.meta(f"{arch}.attention.kv_lora_rank") is not None
+        """Latent attention: values are a part of the keys, and have their type."""
         if not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
             self.close()
             raise LoadError("The model is not a decoder, so it cannot chat.")
@@ -280,6 +288,7 @@ class Model:
         self._n_batch = min(int(C.llama_n_batch(self._context)), shape.n_batch)
         self.n_outputs = outputs
         self._threads = 0
+        self._splits = shape.kv_type == "f16" or weights.has_joint_values
         self._length = [0] * shape.n_seqs
         self._batch = _Batch(self._n_batch + 1)
         self._no_logits: Logits = np.empty((0, self.n_vocab), np.float32)
@@ -322,8 +331,10 @@ class Model:
 
     def _is_split(self, chunks: Sequence[Chunk]) -> bool:
         """Whether the CPU's flash attention would divide the one row's cells among threads: then
-        the bits depend on where the cells lie. With one thread, or a second row, it does not."""
-        return len(chunks) == 1 and len(chunks[0].tokens) == 1 and self.top >= _SPLIT_CELLS
+        the bits depend on where the cells lie. It only does so where keys and values have one
+        type, and not with one thread or a second row."""
+        alone = len(chunks) == 1 and len(chunks[0].tokens) == 1
+        return alone and self._splits and self.top >= _SPLIT_CELLS
 
     def length(self, seq: int) -> int:
         return int(C.llama_memory_seq_pos_max(self._memory, self._checked(seq))) + 1
@@ -431,7 +442,7 @@ def _context_params(shape: Shape, n_outputs: int) -> Any:
     params.swa_full = True  # prefixes of sliding-window models can then be shared like others
     params.no_perf = True
     params.flash_attn_type = _FLASH[shape.flash_attn]
-    params.type_k = params.type_v = _KV_TYPES[shape.kv_type]
+    params.type_k, params.type_v = _KV_TYPES[shape.kv_type]
     return params
 
 

@@ -103,31 +103,40 @@ def _attempt(
     asked: Configure, layers: int, progress: Callable[[float], None]
 ) -> tuple[llama.Weights, llama.Model, sizing.Sizes]:
     weights = llama.Weights(Path(asked.model), layers, progress)
+    kv_type = _kv_type(asked, on_gpu=layers > 0)
     try:
-        sizes = sizing.choose(asked, _facts(asked, weights, on_gpu=layers > 0))
-        return weights, llama.Model(weights, _shape(asked, sizes)), sizes
+        sizes = sizing.choose(asked, _facts(asked, weights, kv_type, on_gpu=layers > 0))
+        return weights, llama.Model(weights, _shape(asked, sizes, kv_type)), sizes
     except llama.LlamaError:
         weights.close()
         raise
 
 
-def _shape(asked: Configure, sizes: sizing.Sizes) -> llama.Shape:
+def _kv_type(asked: Configure, *, on_gpu: bool) -> str:
+    """On CPUs values of another type than the keys: faster, and with the same bits in steps of
+    any size (docs/decisions/0007)."""
+    if asked.kv_type != "auto":
+        return asked.kv_type
+    return "f16" if on_gpu or asked.flash_attn == "off" else "f16-bf16"
+
+
+def _shape(asked: Configure, sizes: sizing.Sizes, kv_type: str) -> llama.Shape:
     return llama.Shape(
         n_cells=sizes.n_cells,
         n_seqs=sizes.n_seqs,
         n_batch=sizes.n_ubatch,
         n_outputs=min(sizes.n_ubatch, max(OUTPUTS_MIN, sizes.n_running)),
         n_threads=sizes.n_threads,
-        kv_type=asked.kv_type,
+        kv_type=kv_type,
         flash_attn=asked.flash_attn,
         ordered=True,
     )
 
 
-def _facts(asked: Configure, weights: llama.Weights, *, on_gpu: bool) -> sizing.Facts:
+def _facts(asked: Configure, weights: llama.Weights, kv_type: str, *, on_gpu: bool) -> sizing.Facts:
     return sizing.Facts(
         n_ctx_train=weights.vocab.n_ctx_train,
-        cell_bytes=weights.cell_bytes(asked.kv_type),
+        cell_bytes=weights.cell_bytes(kv_type),
         memory_bytes=machine.memory_available(),
         video_bytes=sum(gpu.free_bytes for gpu in llama.gpus()) if on_gpu else 0,
         cores=machine.physical_cores(),

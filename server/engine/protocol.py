@@ -32,7 +32,7 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     n_ubatch: int = 512
     n_threads: int = 0
     n_gpu_layers: int = -1  # -1: all that fit where the build can offload, else none
-    kv_type: str = "f16"  # f16 | q8_0
+    kv_type: str = "auto"  # auto | f16 | f16-bf16 | q8_0
     flash_attn: str = "auto"  # auto | on | off
     target_gap_ms: float = 0.0  # inter-token target that sizes prefill chunks; 0: choose
     speculation: str = "off"  # auto | off

@@ -219,6 +219,23 @@ def test_a_single_row_is_computed_like_several_when_it_must_be_exact(model: Mode
     assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
+def test_with_values_of_another_type_than_keys_no_step_size_changes_a_bit(weights: Weights) -> None:
+    shape = replace(SHAPE, n_cells=1024, n_batch=256, kv_type="f16-bf16")
+    model = Model(weights, shape)
+    tokens = [(7 * i * i + 3) % 5000 for i in range(600)]
+    found = []
+    for rows, threads, beside in ((60, 1, 0), (128, 2, 0), (256, 2, 0), (256, 2, 1), (256, 2, 199)):
+        for at in range(0, 599, rows):
+            part = Chunk(0, at, tokens[at : min(at + rows, 599)])
+            assert model.decode([part], threads).outcome is Outcome.OK
+        others = [Chunk(1, 0, [9] * beside)] if beside else []
+        decoded = model.decode([*others, Chunk(0, 599, tokens[599:], 1)], threads)
+        found.append(decoded.logits[0].copy())
+        model.clear()
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+    model.close()
+
+
 def test_a_state_that_does_not_continue_the_sequence_is_refused(model: Model) -> None:
     run(model, 0, [5, 6, 7, 8])
     tail = model.save(0, 2)
@@ -235,6 +252,15 @@ def test_the_probe_finds_the_exact_size_and_leaves_the_model_empty(model: Model)
     assert exactness.probe(model, model.n_vocab, 64, 1).exact_rows == 63
     assert exactness.probe(model, model.n_vocab, 20, 1).exact_rows == 15
     assert model.length(0) == model.length(1) == 0
+
+
+def test_the_probe_finds_larger_exact_steps_where_keys_and_values_differ(weights: Weights) -> None:
+    model = Model(weights, replace(SHAPE, n_batch=128, kv_type="f16-bf16"))
+    assert exactness.probe(model, model.n_vocab, 128, 2).exact_rows == 128
+    model.close()
+    model = Model(weights, replace(SHAPE, n_batch=128))
+    assert exactness.probe(model, model.n_vocab, 128, 2).exact_rows == 63
+    model.close()
 
 
 def test_the_file_is_named_by_bytes(tmp_path: Path, vocab: Vocab) -> None:

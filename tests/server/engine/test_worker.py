@@ -114,7 +114,7 @@ def test_from_loading_to_a_reply_and_a_clean_end(process: Process) -> None:
     process.send(Submit("a", ask, Sampling(seed=1, temperature=0.0, max_tokens=6), exact=True))
     ready = process.until(Ready)
     assert (ready.n_ctx, ready.n_cells, ready.n_seq_max, ready.device) == (256, 512, 2, "cpu")
-    assert ready.exact_rows == 63
+    assert ready.exact_rows == 128
     outputs = process.outputs(finished)
     reply = [token for output in outputs for token in output.tokens]
     finish = outputs[-1].finish
