@@ -11,6 +11,11 @@ LLAMA_SERVER = "llama-server"
 LLAMA_SERVER_SAME = "llama-server, our llama.cpp"
 LLAMA_CPP_PYTHON = "llama-cpp-python"
 
+BF16_VALUES = "--cache-type-v bf16"
+"""What hobnob chooses on a CPU (docs/decisions/0007); llama-server can be told to."""
+BF16_VALUES_PYTHON = "--flash_attn true --type_v 30"
+"""llama-cpp-python's server too."""
+
 
 class ServerFailed(Exception):
     """A contestant did not start or died; the message ends with its log's last lines."""

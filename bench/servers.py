@@ -169,7 +169,9 @@ def _command(server: Server, port: int) -> list[str]:
     model, threads, cells = str(capacity.model), str(capacity.threads), str(capacity.cells)
     if server.ours:
         serve = [str(ROOT / ".venv" / "bin" / "hobnob"), "serve", "--model", model]
-        serve += ["--threads", threads, "--sequences", str(_streams(server))]
+        serve += ["--sequences", str(_streams(server))]
+        if capacity.threads != machine.cores():  # what it chooses, and then may give way from
+            serve += ["--threads", threads]
         return [*serve, "--port", str(port), *flags]
     if server.name == LLAMA_CPP_PYTHON:
         command = [str(peers.llama_cpp_python()), "-m", "llama_cpp.server", "--model", model]

@@ -121,36 +121,46 @@ def poisson_arrivals(rate_per_s: float, seconds: float, seed: int) -> list[float
     return times
 
 
-class Bisection:
-    """The highest passing value between two bounds, by halving the interval of logarithms.
+class Rungs:
+    """The highest passing one of the values `low`, `low · factor`, … up to `high`.
 
-    Ask `next`, try it, `tell` whether it passed; `next` is None once the interval is narrower
-    than `factor`. The upper bound is never tried (far too much of something takes long), the
-    lower one only when nothing else has passed; `answer` is 0 where that fails too.
+    Ask `next`, try it, `tell` whether it passed; `next` is None once it is found. The first to be
+    tried is the one nearest to `near`: from a good guess two tries do. `answer` is 0 where the
+    lowest fails too.
     """
 
-    def __init__(self, low: float, high: float, factor: float) -> None:
+    def __init__(self, low: float, high: float, factor: float, near: float | None = None) -> None:
         assert 0 < low < high and factor > 1
-        self._low, self._high, self._factor = low, high, factor
-        self._low_passed: bool | None = None  # not tried
+        self._low, self._factor = low, factor
+        self._most = math.floor(math.log(high / low, factor) + 1e-9)
+        start = math.sqrt(low * high) if near is None else near
+        self._next = min(self._most, max(0, round(math.log(start / low, factor))))
+        self._passed, self._failed = -1, self._most + 1
+        self._stride = 1
 
     @property
     def next(self) -> float | None:
-        if self._high / self._low > self._factor:
-            return math.sqrt(self._low * self._high)
-        return self._low if self._low_passed is None else None
+        return None if self._failed - self._passed == 1 else self._value(self._next)
 
     def tell(self, passed: bool) -> None:
-        tried = self.next
-        assert tried is not None, "the search is over"
-        if tried == self._low:
-            self._low_passed = passed
-        elif passed:
-            self._low, self._low_passed = tried, True
+        assert self.next is not None, "the search is over"
+        if passed:
+            self._passed = self._next
         else:
-            self._high = tried
+            self._failed = self._next
+        if self._passed >= 0 and self._failed <= self._most:
+            self._next = (self._passed + self._failed) // 2
+            return
+        if passed:
+            self._next = min(self._most, self._passed + self._stride)
+        else:
+            self._next = max(0, self._failed - self._stride)
+        self._stride *= 2
 
     @property
     def answer(self) -> float:
         """So far; 0 while nothing has passed."""
-        return self._low if self._low_passed else 0.0
+        return self._value(self._passed) if self._passed >= 0 else 0.0
+
+    def _value(self, rung: int) -> float:
+        return self._low * self._factor**rung

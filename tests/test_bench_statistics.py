@@ -110,16 +110,26 @@ def test_arrivals_have_the_rate_that_was_asked_for() -> None:
     assert 900 < len(statistics.poisson_arrivals(1.0, 1000.0, seed=1)) < 1100
 
 
-@given(st.floats(min_value=0.05, max_value=12))
-def test_bisection_finds_the_highest_passing_value(limit: float) -> None:
-    search = statistics.Bisection(0.1, 10.0, factor=1.1)
+@given(st.floats(min_value=0.05, max_value=12), st.none() | st.floats(0.05, 20))
+def test_the_highest_passing_rung_is_found(limit: float, near: float | None) -> None:
+    search = statistics.Rungs(0.1, 10.0, factor=1.1, near=near)
     tries = []
     while (value := search.next) is not None:
         tries.append(value)
         search.tell(value <= limit)
-    assert len(tries) < 12 and max(tries) < 10.0
+    assert len(tries) < 14 and max(tries) <= 10.0 * (1 + 1e-9) and len(set(tries)) == len(tries)
     if limit < 0.1:
         assert search.answer == 0.0
     else:
         assert search.answer <= limit
-        assert min(limit, 10.0) <= search.answer * 1.1 * (1 + 1e-9)
+        assert search.answer * 1.1 > limit or search.answer * 1.1 > 10.0
+
+
+def test_from_a_good_guess_two_tries_find_the_rung() -> None:
+    for guess in (1.0, 1.1):
+        search = statistics.Rungs(0.1, 10.0, factor=1.1, near=guess)
+        tries = 0
+        while (value := search.next) is not None:
+            tries += 1
+            search.tell(value <= 1.05)
+        assert tries == 2 and 1.05 / 1.1 < search.answer <= 1.05

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.capacity import HOBNOB, LLAMA_SERVER
+from bench.capacity import BF16_VALUES, HOBNOB, LLAMA_SERVER
 from bench.load import Reply
 from bench.scenario import Bar, Measurement, Metric, Scenario, Trial, failures, variants
 from bench.servers import Server
@@ -72,7 +72,11 @@ SCENARIO = Scenario(
     contestants={
         HOBNOB: variants(HOBNOB),
         LLAMA_SERVER: [
-            *variants(LLAMA_SERVER, "--no-kv-unified", "--no-kv-unified --threads 1"),
+            *variants(
+                LLAMA_SERVER,
+                f"--no-kv-unified {BF16_VALUES}",
+                f"--no-kv-unified {BF16_VALUES} --threads 1",
+            ),
         ],
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench import statistics
-from bench.capacity import HOBNOB, LLAMA_CPP_PYTHON, LLAMA_SERVER
+from bench.capacity import BF16_VALUES, BF16_VALUES_PYTHON, HOBNOB, LLAMA_CPP_PYTHON, LLAMA_SERVER
 from bench.load import Reply
 from bench.scenario import Measurement, Metric, Scenario, Trial, failures, variants
 from bench.servers import Server
@@ -55,7 +55,7 @@ SCENARIO = Scenario(
     ],
     contestants={
         HOBNOB: variants(HOBNOB),
-        LLAMA_SERVER: variants(LLAMA_SERVER),
-        LLAMA_CPP_PYTHON: variants(LLAMA_CPP_PYTHON),
+        LLAMA_SERVER: variants(LLAMA_SERVER, "", BF16_VALUES),
+        LLAMA_CPP_PYTHON: variants(LLAMA_CPP_PYTHON, BF16_VALUES_PYTHON),
     },
 )

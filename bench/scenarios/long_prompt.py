@@ -7,7 +7,7 @@ import math
 import time
 
 from bench import statistics
-from bench.capacity import HOBNOB, LLAMA_SERVER
+from bench.capacity import BF16_VALUES, HOBNOB, LLAMA_SERVER
 from bench.load import Reply
 from bench.scenario import Bar, Measurement, Metric, Scenario, Trial, failures, variants
 from bench.servers import Server
@@ -107,8 +107,8 @@ SCENARIO = Scenario(
         LLAMA_SERVER: variants(
             LLAMA_SERVER,
             "--kv-unified",
-            "--kv-unified --batch-size 128 --ubatch-size 128",
-            "--kv-unified --batch-size 32 --ubatch-size 32",
+            f"--kv-unified {BF16_VALUES} --batch-size 128 --ubatch-size 128",
+            f"--kv-unified {BF16_VALUES} --batch-size 32 --ubatch-size 32",
         ),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from bench.capacity import HOBNOB, LLAMA_SERVER, Variant
+from bench.capacity import BF16_VALUES, HOBNOB, LLAMA_SERVER, Variant
 from bench.load import Messages, Reply
 from bench.scenario import (
     Bar,
@@ -86,9 +86,9 @@ SCENARIO = Scenario(
     contestants={
         HOBNOB: variants(HOBNOB),
         LLAMA_SERVER: [
-            _most_slots("--kv-unified"),
-            _most_slots("--kv-unified", streams=FITTING),
-            _most_slots("--no-kv-unified", streams=FITTING),
+            _most_slots("--kv-unified", *BF16_VALUES.split()),
+            _most_slots("--kv-unified", *BF16_VALUES.split(), streams=FITTING),
+            _most_slots("--no-kv-unified", *BF16_VALUES.split(), streams=FITTING),
         ],
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench import native
-from bench.capacity import HOBNOB, LLAMA_SERVER
+from bench.capacity import BF16_VALUES, HOBNOB, LLAMA_SERVER
 from bench.load import Reply
 from bench.scenario import Bar, Measurement, Metric, Scenario, Trial, failures, variants
 from bench.servers import Server
@@ -89,6 +89,8 @@ SCENARIO = Scenario(
     ],
     contestants={
         HOBNOB: variants(HOBNOB),
-        LLAMA_SERVER: variants(LLAMA_SERVER, "--slot-save-path ./"),
+        LLAMA_SERVER: variants(
+            LLAMA_SERVER, "--slot-save-path ./", f"--slot-save-path ./ {BF16_VALUES}"
+        ),
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.capacity import HOBNOB, LLAMA_SERVER, Variant
+from bench.capacity import BF16_VALUES, HOBNOB, LLAMA_SERVER, Variant
 from bench.scenario import (
     Bar,
     Measurement,
@@ -68,10 +68,10 @@ SCENARIO = Scenario(
     contestants={
         HOBNOB: variants(HOBNOB),
         LLAMA_SERVER: [
-            Variant(LLAMA_SERVER, ("--kv-unified",)),
-            Variant(LLAMA_SERVER, ("--kv-unified",), streams=6),
-            Variant(LLAMA_SERVER, ("--kv-unified",), streams=4),
-            Variant(LLAMA_SERVER, ("--no-kv-unified",), streams=4),
+            Variant(LLAMA_SERVER, ("--kv-unified", *BF16_VALUES.split())),
+            Variant(LLAMA_SERVER, ("--kv-unified", *BF16_VALUES.split()), streams=6),
+            Variant(LLAMA_SERVER, ("--kv-unified", *BF16_VALUES.split()), streams=4),
+            Variant(LLAMA_SERVER, ("--no-kv-unified", *BF16_VALUES.split()), streams=4),
             Variant(LLAMA_SERVER, (), streams=1),
         ],
     },

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 
 from bench import statistics
-from bench.capacity import HOBNOB, LLAMA_CPP_PYTHON, LLAMA_SERVER, LLAMA_SERVER_SAME
+from bench.capacity import (
+    BF16_VALUES,
+    BF16_VALUES_PYTHON,
+    HOBNOB,
+    LLAMA_CPP_PYTHON,
+    LLAMA_SERVER,
+    LLAMA_SERVER_SAME,
+)
 from bench.scenario import (
     Bar,
     Measure,
@@ -21,6 +28,8 @@ from bench.servers import Server
 
 PROMPT_TOKENS = 48
 CELLS_PER_STREAM = 512
+FLAGS = ("--no-kv-unified", f"--no-kv-unified {BF16_VALUES}", f"--kv-unified {BF16_VALUES}")
+PYTHON_VARIANTS = variants(LLAMA_CPP_PYTHON, "--flash_attn true", BF16_VALUES_PYTHON)
 
 
 def _measure(streams: int) -> Measure:
@@ -73,10 +82,10 @@ def _scenario(streams: int, bar: float | None) -> Scenario:
         ],
         contestants={
             HOBNOB: variants(HOBNOB),
-            LLAMA_SERVER: variants(LLAMA_SERVER, "--no-kv-unified", "--kv-unified"),
-            LLAMA_SERVER_SAME: variants(LLAMA_SERVER_SAME, "--no-kv-unified", "--kv-unified"),
+            LLAMA_SERVER: variants(LLAMA_SERVER, *FLAGS),
+            LLAMA_SERVER_SAME: variants(LLAMA_SERVER_SAME, *FLAGS),
             # One reply at a time: the others wait in line.
-            **({LLAMA_CPP_PYTHON: variants(LLAMA_CPP_PYTHON)} if streams < 16 else {}),
+            **({LLAMA_CPP_PYTHON: PYTHON_VARIANTS} if streams == 1 else {}),
         },
     )
 
