@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -24,7 +25,7 @@ from hobnob.exits import Exit, ExitError
 if TYPE_CHECKING:
     from hobnob.launch import Target
 
-VERBS = frozenset({"ask", "chat", "serve", "stop", "status", "history", "models", "key"})
+VERBS = frozenset({"ask", "chat", "serve", "stop", "status", "history", "models", "key", "doctor"})
 _ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
 _NAME = re.compile(r"[A-Za-z_]+")
 
@@ -81,6 +82,8 @@ Options = Annotated[
 ConversationId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
 ]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -330,6 +333,64 @@ def history_rm(
     return verbs.remove(_target(url), ids, confirm=not yes)
 
 
+@history.command("backup")
+def history_backup(file: File, url: Url = None) -> int:
+    """Copy the whole history into FILE, also while the server runs."""
+    target = _target(url)
+    if _serves(target):
+        from hobnob.tui import verbs
+
+        verbs.backup(target, file)
+    else:
+        from hobnob import offline
+
+        offline.back_up(target.paths, file)
+    print(f"The history was copied to {file}.", file=sys.stderr)
+    return Exit.OK
+
+
+@history.command("restore")
+def history_restore(file: File) -> int:
+    """Put a backup in the place of the history; the old one is kept beside it."""
+    from hobnob import offline
+    from hobnob.paths import Paths
+
+    kept = offline.restore(Paths.home(), file)
+    print("The history was restored.", file=sys.stderr)
+    if kept is not None:
+        print(f"The one before is kept as {kept}.", file=sys.stderr)
+    return Exit.OK
+
+
+@app.command()
+def doctor(
+    check_db: Annotated[
+        bool, typer.Option("--check-db", help="Pages, references, and index against messages.")
+    ] = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Look for what is wrong: one sentence each, and exit code 1."""
+    from hobnob.tui.plain import print_json
+
+    if not check_db:
+        raise _usage("Say what to look at: --check-db.")
+    target = _target(url)
+    if _serves(target):
+        from hobnob.tui import verbs
+
+        problems = verbs.problems(target)
+    else:
+        from hobnob import offline
+
+        problems = offline.check(target.paths)
+    if as_json:
+        print_json({"problems": problems})
+    else:
+        print("\n".join(problems or ["The database is sound."]))
+    return Exit.INTERNAL if problems else Exit.OK
+
+
 # ---- arguments --------------------------------------------------------------------------------
 
 
@@ -341,6 +402,13 @@ def _target(url: str | None) -> Target:
     from hobnob.launch import Target
 
     return Target.choose(url)
+
+
+def _serves(target: Target) -> bool:
+    """Whether there is a server to ask; else the files are ours."""
+    from hobnob import launch
+
+    return target.url is not None or launch.find(target.paths) is not None
 
 
 def _text(value: str | None) -> str | None:

@@ -19,6 +19,7 @@ from hobnob.server.routes import envelopes
 from hobnob.server.routes.admin import AdminRoutes, ModelLister
 from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
+from hobnob.server.routes.upkeep import UpkeepRoutes
 from hobnob.server.runs import Runs
 from hobnob.server.security import Guard, Policy
 from hobnob.server.served import ServedModel
@@ -67,6 +68,7 @@ def routers(parts: Parts) -> list[APIRouter]:
         NativeRoutes(parts.store, parts.runs).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
         AdminRoutes(parts.report, parts.engine, parts.lifecycle, parts.models).router(),
+        UpkeepRoutes(parts.store).router(),
     ]
 
 

@@ -102,6 +102,9 @@ class Config(BaseSettings):
     when_loading: Literal["wait", "refuse"] = "wait"
     """What a request meets while the model loads: progress, or 503 with Retry-After."""
 
+    durability: Literal["normal", "full"] = "normal"
+    """What a loss of power may take; `full` costs an fsync a message and one a reply."""
+
     capacity: CapacityConfig = CapacityConfig()
     sampling: dict[str, Any] = {}
     """Default sampling options."""

@@ -128,6 +128,7 @@ def _prepare(
         explain=bounds.explain,
         starter=isinstance(chosen, Model) and chosen.source == "starter",
         idle_stop_s=(settings.idle_stop_s or None) if on_demand else None,
+        full_durability=settings.durability == "full",
     )
     return _Server(setup, _engine(settings, paths, bounds, chosen))
 

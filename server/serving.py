@@ -72,6 +72,8 @@ class Setup:
     starter: bool = False
     idle_stop_s: float | None = None
     """None: the server runs until it is told to stop."""
+    full_durability: bool = False
+    """Messages and ends of replies outlive a loss of power, for the price of an fsync each."""
 
 
 async def serve(setup: Setup, engine: EngineService) -> None:
@@ -80,7 +82,7 @@ async def serve(setup: Setup, engine: EngineService) -> None:
     _watch_signals(lifecycle, setup.paths)
     remove_state(setup.paths.state_file)  # of a server that was killed
     async with AsyncExitStack() as stack:
-        store = await Store.open(setup.paths.database)
+        store = await Store.open(setup.paths.database, full=setup.full_durability)
         stack.push_async_callback(store.close)
         await engine.start()
         stack.push_async_callback(engine.close)

@@ -64,6 +64,7 @@ def _prepare(conn: sqlite3.Connection, deadline: float) -> int:
         "foreign_keys = ON",
         "secure_delete = ON",  # deleted text is overwritten, not only unlinked
         "synchronous = NORMAL",
+        "fullfsync = ON",  # macOS: an fsync that does not stop at the disk's own cache
         "wal_autocheckpoint = 0",  # see writer.py
         "journal_size_limit = 0",  # so that the WAL's size says how much is in it
         "temp_store = MEMORY",  # no copies of text in temporary files

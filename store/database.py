@@ -37,9 +37,12 @@ Function = Callable[[sqlite3.Connection], T]
 class Database:
     """Of one event loop. `open` first; `close` may be called at any time and again."""
 
-    def __init__(self, path: Path, *, wait_s: float = LOCK_WAIT_SECONDS) -> None:
+    def __init__(
+        self, path: Path, *, wait_s: float = LOCK_WAIT_SECONDS, full: bool = False
+    ) -> None:
+        """`full`: writes that ask for it outlive a loss of power (writer.py)."""
         self.path = path
-        self._writer = Writer(path, wait_s=wait_s)
+        self._writer = Writer(path, wait_s=wait_s, full=full)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
@@ -49,13 +52,13 @@ class Database:
         """Creates and migrates the file. Raises SchemaTooNew, Damaged, WriteFailed."""
         await self._writer.open()
 
-    def write(self, function: Function[T]) -> asyncio.Future[T]:
+    def write(self, function: Function[T], *, durable: bool = False) -> asyncio.Future[T]:
         """Runs function(connection) in a transaction of its own, after all earlier calls.
 
         What it raises rolls everything back and comes out here. Queued by the call itself;
         cancelling the wait does not cancel the write.
         """
-        return self._writer.submit(function, transaction=True)
+        return self._writer.submit(function, transaction=True, durable=durable)
 
     def outside(self, function: Function[T]) -> asyncio.Future[T]:
         """Runs function(writer's connection) between transactions, for what can't be in one."""

@@ -6,11 +6,12 @@ cancelled while waiting. Raises the errors of values.py and nothing of sqlite3.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from hobnob.store import conversations, log, messages, runs, search, turns, upkeep
 from hobnob.store.conversations import UNSET, Unset
@@ -48,19 +49,22 @@ class Store:
     def __init__(self, database: Database, clock: Clock, last_written_ms: int) -> None:
         self._db = database
         self._clock = clock
+        self._copying = asyncio.Lock()
         self.last_written_ms = last_written_ms
         """When an earlier process last wrote to the database; 0 for a new one."""
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock = utc_ms) -> Self:
+    async def open(cls, path: Path, *, clock: Clock = utc_ms, full: bool = False) -> Self:
         """Creates or migrates the database; earlier openers' writes are refused from now on.
 
+        `full`: a message and the end of a reply, once acknowledged, outlive a loss of power.
         Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
         """
-        database = Database(path)
+        database = Database(path, full=full)
         store = cls(database, clock, _last_written_ms(path))
         try:
             await database.open()
+            upkeep.remove_copies(path)
             await store._erase()  # if the last process did not come to it
         except BaseException:
             await database.close()
@@ -170,14 +174,16 @@ class Store:
         return await self._db.write(
             lambda c: turns.begin_turn(
                 c, owner, place, parent=parent, text=text, run=run, title=title, now=now
-            )
+            ),
+            durable=True,
         )
 
     async def begin_reply(self, owner: str, conversation: str, *, parent: str, run: NewRun) -> Turn:
         """Another reply to a user's message, and its run. As begin_turn otherwise."""
         now = self._clock()
         return await self._db.write(
-            lambda c: turns.begin_reply(c, owner, conversation, parent=parent, run=run, now=now)
+            lambda c: turns.begin_reply(c, owner, conversation, parent=parent, run=run, now=now),
+            durable=True,
         )
 
     async def append(self, batch: Sequence[Append]) -> None:
@@ -187,7 +193,8 @@ class Store:
         """
         if batch:
             now = self._clock()
-            await self._db.write(lambda c: turns.append(c, batch, now=now))
+            ends = any(item.end is not None for item in batch)
+            await self._db.write(lambda c: turns.append(c, batch, now=now), durable=ends)
 
     async def set_attempt(self, run_ids: Sequence[str]) -> None:
         """These runs have been handed to an engine (once more)."""
@@ -267,8 +274,18 @@ class Store:
         """The database of now as one file, beside all that goes on. Replaces an earlier one."""
         await self._db.with_reader(lambda c: upkeep.back_up(c, path))
 
+    async def open_copy(self) -> BinaryIO:
+        """As `backup`, as an open file that has no name any more; to be closed by the caller."""
+        path = upkeep.copy_of(self._db.path)
+        async with self._copying:
+            await self.backup(path)
+            file = open(path, "rb")
+            path.unlink()
+            return file
+
     async def check(self) -> list[str]:
-        """What is wrong with the database, a line each: pages, references, index. Slow."""
+        """What is wrong with the database, a sentence each: pages, references, index. Slow, and
+        writes wait while the index is read."""
         problems = await self._db.with_reader(upkeep.problems_of_file)
         return problems + await self._db.outside(upkeep.problems_of_index)
 

@@ -60,11 +60,16 @@ def problems_of_index(conn: sqlite3.Connection) -> list[str]:
 
 
 def problems_of_file(conn: sqlite3.Connection) -> list[str]:
-    """What SQLite's own checks find, a line each."""
-    lines = [str(line) for (line,) in conn.execute("PRAGMA integrity_check")]
-    problems = [] if lines == ["ok"] else lines
-    for table, row, other, _ in conn.execute("PRAGMA foreign_key_check"):
-        problems.append(f"Row {row} of {table} refers to a row of {other} that is not there.")
+    """What SQLite's own checks find, a sentence each."""
+    try:
+        lines = [str(line) for (line,) in conn.execute("PRAGMA integrity_check")]
+        problems = [] if lines == ["ok"] else [f"The pages are damaged: {line}." for line in lines]
+        for table, row, other, _ in conn.execute("PRAGMA foreign_key_check"):
+            problems.append(f"Row {row} of {table} refers to a row of {other} that is not there.")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise
+        return [f"The pages are damaged: {error}."]  # too much so for the checks themselves
     return problems
 
 
@@ -87,6 +92,19 @@ def back_up(conn: sqlite3.Connection, target: Path) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def copy_of(database: Path) -> Path:
+    """Where a copy lies while it is being made for a client."""
+    return database.with_name(f"{database.name}.copy")
+
+
+def remove_copies(database: Path) -> None:
+    """What a server left that was killed while it made one: it may hold what was deleted since."""
+    copy = copy_of(database)
+    with suppress(OSError):
+        copy.unlink(missing_ok=True)
+        copy.with_name(f"{copy.name}.part").unlink(missing_ok=True)
 
 
 def _copy(conn: sqlite3.Connection, part: Path) -> None:

@@ -14,7 +14,8 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,15 @@ class _Task:
     action: Action
     future: asyncio.Future[Any]
     transaction: bool
+    durable: bool  # with `full`: on the disk itself when it is done
 
 
 class Writer:
-    def __init__(self, path: Path, *, wait_s: float) -> None:
+    def __init__(self, path: Path, *, wait_s: float, full: bool = False) -> None:
+        """`full`: durable commits outlive a loss of power, for the price of an fsync each."""
         self._path = path
         self._wait_s = wait_s
+        self._full = full
         self._queue: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._entry = threading.Lock()  # guards _closed and the order of the queue's end
         self._closed = False
@@ -71,14 +75,17 @@ class Writer:
         self._thread.start()
         await opened
 
-    def submit(self, action: Action, *, transaction: bool) -> asyncio.Future[Any]:
+    def submit(
+        self, action: Action, *, transaction: bool, durable: bool = False
+    ) -> asyncio.Future[Any]:
         """Queues the action now. Cancelling the future does not cancel the action."""
         with self._entry:
             if self._closed:
                 raise Closed("The store is closed.")
             if self._queue.qsize() >= MAX_WAITING:
                 raise WriteFailed("Too many writes are waiting for the disk.")
-            task = _Task(action, asyncio.get_running_loop().create_future(), transaction)
+            future = asyncio.get_running_loop().create_future()
+            task = _Task(action, future, transaction, durable and self._full)
             self._queue.put(task)
         return task.future
 
@@ -132,8 +139,9 @@ class Writer:
     def _serve(self, conn: sqlite3.Connection, task: _Task) -> None:
         try:
             with gate():
-                run = self._in_transaction if task.transaction else _plainly
-                result = run(conn, task.action)
+                with _synchronous(conn, full=task.durable):
+                    run = self._in_transaction if task.transaction else _plainly
+                    result = run(conn, task.action)
         except BaseException as error:
             _deliver(task.future, None, error)
         else:
@@ -183,6 +191,19 @@ class Writer:
             return os.stat(self._wal).st_size
         except OSError:  # not there yet, or the file system is in trouble: the next write says so
             return 0
+
+
+@contextmanager
+def _synchronous(conn: sqlite3.Connection, *, full: bool) -> Iterator[None]:
+    """With `full`, a commit in here waits until the disk has it, and all that came before."""
+    if not full:
+        yield
+        return
+    conn.execute("PRAGMA synchronous = FULL")
+    try:
+        yield
+    finally:
+        conn.execute("PRAGMA synchronous = NORMAL")
 
 
 def _plainly(conn: sqlite3.Connection, action: Action) -> Any:

@@ -8,7 +8,7 @@ one turn.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,9 @@ from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, On
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
 from hobnob.tui.notice import ClientError, Notice
 from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn, build, items
+
+UPKEEP_SECONDS = 600.0
+"""For an answer that needs the whole database to be read."""
 
 
 class Client:
@@ -214,6 +217,18 @@ class Client:
         """What a message would put into the prompt, and what would be left out."""
         path = f"{_conversation(conversation or 'new')}/plan"
         return await self._object("POST", path, body={"text": text})
+
+    async def backup(self, take: Callable[[bytes], object]) -> None:
+        """Gives the whole history, a database file, to `take`, piece by piece."""
+        await self._line.download("/backup", take, UPKEEP_SECONDS)
+
+    async def check(self) -> list[str]:
+        """What is wrong with the database, a sentence each."""
+        raw = await self._line.json("GET", "/check", answer_s=UPKEEP_SECONDS)
+        problems = raw.get("problems") if isinstance(raw, dict) else None
+        if not isinstance(problems, list):
+            raise ClientError("bad_answer", "The server's answer is odd: expected problems.")
+        return [str(problem) for problem in problems]
 
     async def _object(
         self,

@@ -159,6 +159,7 @@ class Connection:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
+        answer_s: float = ANSWER_SECONDS,
     ) -> Any:
         """The JSON that a native route answers, tried until patience ends. Raises ClientError.
 
@@ -170,7 +171,7 @@ class Connection:
         busy = Backoff(self.patience_s)
         while True:
             try:
-                return await self._once(method, path, params, body, headers)
+                return await self._once(method, path, params, body, headers, answer_s)
             except Dropped as dropped:
                 delay = lost.next() if repeatable or dropped.unsent else None
                 if delay is None:
@@ -196,13 +197,14 @@ class Connection:
         params: Mapping[str, str | int] | None,
         body: Any,
         headers: Mapping[str, str] | None,
+        answer_s: float,
     ) -> Any:
         sent: dict[str, Any] = {"params": params, "headers": headers}
         if body is not None:
             # ASCII only: a lone surrogate travels as its escape, and the server replaces it.
             sent["content"] = json.dumps(body).encode("ascii")
             sent["headers"] = {"Content-Type": "application/json", **(headers or {})}
-        async with self._exchange(method, path, ANSWER_SECONDS, sent) as response:
+        async with self._exchange(method, path, answer_s, sent) as response:
             raw = await _read(response)
             self._met = True
             if response.status_code >= 300:
@@ -213,6 +215,22 @@ class Connection:
                 return json.loads(raw)
             except ValueError:
                 raise _not_ours(self.url) from None
+
+    async def download(
+        self, path: str, take: Callable[[bytes], object], answer_s: float = ANSWER_SECONDS
+    ) -> None:
+        """Gives the bytes of a file to `take`, piece by piece. Tried once: what was taken cannot
+        be taken back. Raises ClientError, and what `take` raises."""
+        try:
+            async with self._exchange("GET", path, answer_s, {}) as response:
+                if response.status_code != 200:
+                    raise _refusal(response, await _read(response), self.url)
+                if _is_compressed(response):
+                    raise _not_ours(self.url)
+                async for piece in response.aiter_raw():
+                    take(piece)
+        except Dropped as dropped:
+            raise self.unreachable(dropped.reason) from None
 
     # ---- a stream -----------------------------------------------------------------------------
 

@@ -6,13 +6,16 @@ Text is for people and may change; the JSON is a contract (docs/scripting.md).
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
-from hobnob.exits import Exit
+from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
 from hobnob.tui.client import Client
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
@@ -100,6 +103,34 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
 
     _once(target, work)
     return Exit.OK
+
+
+def backup(target: Target, file: Path) -> Exit:
+    """One file, in its place when it is complete; replaces an earlier one."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        if target.url is None and file.exists() and file.samefile(target.paths.database):
+            raise ExitError("A backup cannot go into the database itself.", Exit.USAGE, "usage")
+        part.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "wb") as out:
+            _once(target, lambda client: client.backup(out.write), start=False)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, file)
+    except OSError as error:
+        raise ExitError(
+            f"The backup {file} cannot be written: {error.strerror}.", Exit.OUTPUT, "output_failed"
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+    return Exit.OK
+
+
+def problems(target: Target) -> list[str]:
+    """What is wrong with the server's database, a sentence each."""
+    return _once(target, Client.check, start=False)
 
 
 def _once(

@@ -299,3 +299,29 @@ async def test_deleting_a_conversation_ends_its_runs_first(tmp_path: Path) -> No
             await bench.runs.follow(OWNER, turn.run.id)
         assert text_of(await bench.read_all(other.run.id)) == WHOLE
         player.cancel()
+
+
+async def test_what_is_deleted_while_its_reply_is_written_is_nowhere_in_the_files(
+    tmp_path: Path,
+) -> None:
+    """Database, write-ahead log and shared memory, with the server still running."""
+
+    def found() -> int:
+        return sum(file.read_bytes().count(b"xyzzy") for file in tmp_path.iterdir())
+
+    engine = FakeEngine([f"xyzzy{n} " for n in range(50)])
+    async with bench_at(tmp_path, engine) as bench:
+        other = await bench.send("something else")
+        turn = await bench.send("xyzzyquestion", title="xyzzytitle", system="xyzzysystem")
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        for _ in range(20):
+            engine.step(turn.run.id)
+            await next_of(reader, wire.BlockDelta)
+        assert found() > 20
+        player = asyncio.create_task(engine.autoplay())
+        engine.cancel(other.run.id)  # its reply holds the words too, for it has the same script
+        await bench.runs.cancel_conversation(OWNER, turn.conversation.id)
+        await bench.store.delete_conversation(OWNER, turn.conversation.id)
+        await bench.store.delete_conversation(OWNER, other.conversation.id)
+        assert found() == 0
+        player.cancel()

@@ -348,3 +348,22 @@ async def test_half_a_surrogate_pair_is_an_error_of_ours(db: Database) -> None:
         await db.write(set_mark("half \ud83d emoji"))
     assert "emoji" not in str(caught.value)
     assert await db.read(mark) is None
+
+
+def synchronous(conn: sqlite3.Connection) -> int:
+    return int(conn.execute("PRAGMA synchronous").fetchone()[0])
+
+
+async def test_only_durable_writes_wait_for_the_disk_and_only_where_that_is_wanted(
+    path: Path,
+) -> None:
+    normal, full = 1, 2
+    for wanted, durable in ((False, normal), (True, full)):
+        db = Database(path, full=wanted)
+        await db.open()
+        assert await db.write(synchronous) == normal
+        assert await db.write(synchronous, durable=True) == durable
+        with pytest.raises(StoreError):
+            await db.write(lambda conn: conn.execute("no such words"), durable=True)
+        assert await db.write(synchronous) == normal
+        await db.close()

@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support_turns import ME, SettableClock, answer, delta, end, first_turn, new_run, start, stop
 
-from hobnob.store import runs
+from hobnob.store import runs, turns
 from hobnob.store.store import Store
 from hobnob.store.values import (
     Append,
@@ -358,3 +359,34 @@ async def test_an_unknown_event_type_is_kept_as_it_is(store: Store) -> None:
     odd = LoggedEvent(1, "from_the_future", '{"a":[1]}', [])
     await store.append([Append(turn.run.id, [odd])])
     assert await store.events(ME, turn.run.id) == [odd]
+
+
+async def test_with_full_durability_a_message_and_the_end_of_a_reply_wait_for_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def watch(name: str) -> None:
+        original = getattr(turns, name)
+
+        def watched(conn: sqlite3.Connection, *rest: Any, **named: Any) -> Any:
+            seen.append((name, conn.execute("PRAGMA synchronous").fetchone()[0]))
+            return original(conn, *rest, **named)
+
+        monkeypatch.setattr(turns, name, watched)
+
+    for name in ("begin_turn", "begin_reply", "append"):
+        watch(name)
+    store = await Store.open(path, full=True)
+    turn = await first_turn(store)
+    await store.append([Append(turn.run.id, [delta(1, "x", [1])])])
+    await answer(store, await first_turn(store), "yes")
+    await store.begin_reply(ME, turn.conversation.id, parent=turn.message.id, run=new_run())
+    await store.close()
+    assert seen == [
+        ("begin_turn", 2),
+        ("append", 1),
+        ("begin_turn", 2),
+        ("append", 2),
+        ("begin_reply", 2),
+    ]

@@ -17,7 +17,7 @@ from hobnob.store.values import Append, NotFound, WriteFailed
 
 
 def everything(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in folder.iterdir() if "-shm" not in file.name)
+    return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
 async def secret_conversation(store: Store) -> str:

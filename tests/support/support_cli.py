@@ -24,7 +24,9 @@ class Cli:
     """Its environment is clean: a home of its own, no terminal, the server as given."""
 
     def __init__(self, home: Path, url: str | None = None, key: str = "test-key"):
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ
+        }
         self.env = kept | {"HOBNOB_HOME": str(home), "LANG": "C.UTF-8"}
         if url is not None:
             self.env |= {"HOBNOB_URL": url, "HOBNOB_KEY": key}

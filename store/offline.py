@@ -1,0 +1,116 @@
+"""The database file while no server has it open: copied, checked, put back from a copy.
+
+Blocking, and for whoever holds the server's lock. Raises the errors of values.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hobnob.store import schema, upkeep
+from hobnob.store.gate import gate
+from hobnob.store.values import Damaged, StoreError, WriteFailed
+
+LOCK_WAIT_SECONDS = 5.0
+
+COMPANIONS = ("-wal", "-shm")
+"""Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
+name, so it must never be left beside another database."""
+
+
+def back_up(path: Path, target: Path) -> None:
+    """One state of the database as one file; replaces an earlier one."""
+    with gate(), closing(schema.connect_read_only(path, wait_s=LOCK_WAIT_SECONDS)) as conn:
+        upkeep.back_up(conn, target)
+
+
+def check(path: Path) -> list[str]:
+    """What is wrong with the database, a sentence each. Slow."""
+    try:
+        with gate(), _opened(path) as conn:
+            schema.check(conn)
+            return upkeep.problems_of_file(conn) + upkeep.problems_of_index(conn)
+    except StoreError as error:
+        return [str(error)]
+
+
+def restore(source: Path, path: Path) -> Path | None:
+    """Puts a copy of `source` in the place of the database, once it is found sound.
+
+    The old one stays beside it under a dated name, which is returned; None if there was none.
+    At every moment one of the two is in its place, whole.
+    """
+    fresh = path.with_name(f"{path.name}.restoring")
+    try:
+        _copy_checked(source, fresh)
+        old = _set_aside(path) if path.exists() else None
+        os.replace(fresh, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise WriteFailed(f"{path} cannot be replaced: {error.strerror}.") from error
+    finally:
+        for name in ("", ".part", *COMPANIONS):
+            fresh.with_name(f"{fresh.name}{name}").unlink(missing_ok=True)
+    return old
+
+
+def _copy_checked(source: Path, fresh: Path) -> None:
+    with suppress(OSError):
+        if os.path.samefile(source, fresh.with_name(fresh.name.removesuffix(".restoring"))):
+            raise WriteFailed("That is the database itself.")
+    if not source.is_file():
+        raise Damaged(f"There is no file {source}.")
+    with gate(), closing(schema.connect_read_only(source, wait_s=LOCK_WAIT_SECONDS)) as conn:
+        (tables,) = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not tables:
+            raise Damaged(f"{source} holds no history.")
+        schema.check(conn)
+        upkeep.back_up(conn, fresh)
+    problems = check(fresh)
+    if problems:
+        raise Damaged(f"{source} is damaged, so nothing was changed: {problems[0]}")
+    # Its age decides whether replies that were under way still go on.
+    stamp = source.stat()
+    os.utime(fresh, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def _set_aside(path: Path) -> Path:
+    """The old database under a dated name as well, with its WAL, which leaves the old place."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    kept = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+    with suppress(StoreError), gate(), _opened(path) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing it removes the WAL
+    os.link(path, kept)
+    for companion in COMPANIONS:  # of a database that could not be opened
+        left = path.with_name(f"{path.name}{companion}")
+        if left.exists():
+            left.rename(kept.with_name(f"{kept.name}{companion}"))
+    return kept
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that may write, to a file that is there; nothing is migrated."""
+    conn = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=LOCK_WAIT_SECONDS,
+    )
+    with closing(conn):
+        conn.row_factory = sqlite3.Row
+        conn.execute("PRAGMA temp_store = MEMORY")
+        yield conn
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
