@@ -17,11 +17,13 @@ from hobnob.server.live import LiveRun
 from hobnob.server.log import LogEntry
 from hobnob.store.values import Append, Closed, LoggedEvent, StoreError, WriteFailed
 
+_DELETED = "Its conversation was deleted."
+
 
 class LogStore(Protocol):
     """The two verbs of the store that the journal needs."""
 
-    async def append(self, batch: list[Append]) -> None: ...
+    async def append(self, batch: list[Append]) -> list[str]: ...
 
     async def set_attempt(self, run_ids: list[str]) -> None: ...
 
@@ -159,36 +161,45 @@ class Journal:
         """Appends what is owed, all runs at once."""
         owed = list(self._owed.values())
         try:
-            await self._store.append([_append(live) for live in owed])
-        except (WriteFailed, Closed) as error:
+            passed_over = set(await self._store.append([_append(live) for live in owed]))
+        except Closed:
+            raise  # for good: this server can log nothing any more
+        except WriteFailed as error:
             self._note_failure(error)
             return _Written()
         except StoreError:
             return await self._write_each(owed)
-        self._note_saved(owed)
-        return _Written(saved=owed)
+        self._note_answered(owed)
+        return _Written(
+            [live for live in owed if live.id not in passed_over],
+            [(live, _DELETED) for live in owed if live.id in passed_over],
+        )
 
     async def _write_each(self, owed: list[LiveRun]) -> _Written:
         """Something is wrong with one of them: the others must not suffer for it."""
         result = _Written()
         for live in owed:
             try:
-                await self._store.append([_append(live)])
-            except (WriteFailed, Closed) as error:
+                passed_over = await self._store.append([_append(live)])
+            except Closed:
+                raise
+            except WriteFailed as error:
                 self._note_failure(error)
                 return result
             except StoreError as error:
-                self._retry_at = None  # it answers
-                del self._owed[live.id]
                 result.refused.append((live, str(error)))
             else:
-                self._note_saved([live])
-                result.saved.append(live)
+                if passed_over:
+                    result.refused.append((live, _DELETED))
+                else:
+                    result.saved.append(live)
+            self._note_answered([live])
         return result
 
-    def _note_saved(self, saved: list[LiveRun]) -> None:
+    def _note_answered(self, runs: list[LiveRun]) -> None:
+        """The store has taken what these owed, or will never take it."""
         self._retry_at = None
-        for live in saved:
+        for live in runs:
             live.backlog = []
             live.backlog_end = None
             del self._owed[live.id]

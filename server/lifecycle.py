@@ -15,6 +15,8 @@ class Lifecycle:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._stop = asyncio.Event()
+        self.failed = False
+        """It stops because of a fault of ours, and should be started again."""
         self._started = self._last = clock()
         self._busy = 0
 
@@ -30,6 +32,11 @@ class Lifecycle:
     def request_stop(self) -> None:
         """Safe to call twice. New work is refused from now on."""
         self._stop.set()
+
+    def fail(self) -> None:
+        """Asks to stop, and says by the exit code that it was not wished for."""
+        self.failed = True
+        self.request_stop()
 
     async def stop_requested(self) -> None:
         await self._stop.wait()

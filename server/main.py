@@ -58,13 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o077)
     flags, on_demand = _parse(arguments)
     try:
-        _start(flags, on_demand=on_demand)
+        return _start(flags, on_demand=on_demand)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except StartError as error:
         print(f"hobnob: {error}", file=sys.stderr, flush=True)
         return error.exit_code
-    return Exit.OK
 
 
 def _parse(arguments: Sequence[str] | None) -> tuple[dict[str, str | None], bool]:
@@ -77,8 +76,8 @@ def _parse(arguments: Sequence[str] | None) -> tuple[dict[str, str | None], bool
     return given, on_demand
 
 
-def _start(flags: dict[str, Any], *, on_demand: bool) -> None:
-    """Prepares, serves, and returns when the server was asked to stop. Raises StartError."""
+def _start(flags: dict[str, Any], *, on_demand: bool) -> Exit:
+    """Prepares, serves, and returns when the server has stopped. Raises StartError."""
     paths = Paths.home()
     try:
         settings = config.load(paths.config_file, os.environ, flags)
@@ -92,7 +91,7 @@ def _start(flags: dict[str, Any], *, on_demand: bool) -> None:
         with _bind(settings, on_demand=on_demand) as sock:
             named = flags["model"] is not None
             server = _prepare(settings, paths, policy, sock, named=named, on_demand=on_demand)
-            asyncio.run(serve(server.setup, server.engine))
+            return asyncio.run(serve(server.setup, server.engine))
     except StoreError as error:
         raise StartError(str(error), Exit.CONFIG) from None
     finally:

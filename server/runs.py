@@ -37,7 +37,7 @@ DRAIN_SECONDS = 0.8
 STOPPING_RETRY_SECONDS = 5
 
 _STOPPING = wire.StreamError("server_stopping", "The server is stopping; the reply will go on.")
-_BROKEN = wire.StreamError("internal", "The server cannot log replies any more; restart it.")
+_BROKEN = wire.StreamError("internal", "The server cannot log replies any more and stops.")
 
 
 class Runs:
@@ -49,12 +49,16 @@ class Runs:
         *,
         now_ms: Callable[[], int],
         choose_seed: Callable[[], int] = lambda: secrets.randbelow(2**63),
+        on_broken: Callable[[], None] = lambda: None,
     ):
-        """Listens to the engine from here on. `start` before the first request."""
+        """Listens to the engine from here on. `start` before the first request. `on_broken`:
+        nothing can be logged any more, so nothing will be shown; only another server can go on.
+        """
         self._store = store
         self._engine = engine
         self._settings = settings
         self._now_ms = now_ms
+        self._on_broken = on_broken
         self._intake = Intake(store, engine, settings, choose_seed)
         self._journal = Journal(
             store, retry_s=settings.store_retry_s, settled=self._settle, lost=self._lose
@@ -355,6 +359,7 @@ class Runs:
         nothing may be shown, so nothing goes on, and the event loop's handler reports it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._shut(_BROKEN)
+            self._on_broken()
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the journal has failed", "exception": error, "task": task}
             )

@@ -76,7 +76,7 @@ class Setup:
     """Messages and ends of replies outlive a loss of power, for the price of an fsync each."""
 
 
-async def serve(setup: Setup, engine: EngineService) -> None:
+async def serve(setup: Setup, engine: EngineService) -> Exit:
     """Returns when the server has stopped and everything is closed."""
     lifecycle = Lifecycle()
     _watch_signals(lifecycle, setup.paths)
@@ -86,7 +86,7 @@ async def serve(setup: Setup, engine: EngineService) -> None:
         stack.push_async_callback(store.close)
         await engine.start()
         stack.push_async_callback(engine.close)
-        runs = Runs(store, engine, setup.settings, now_ms=_now_ms)
+        runs = Runs(store, engine, setup.settings, now_ms=_now_ms, on_broken=lifecycle.fail)
         await runs.start()
         stack.push_async_callback(runs.stop)
         state = _state(setup, await store.instance())
@@ -107,6 +107,7 @@ async def serve(setup: Setup, engine: EngineService) -> None:
         async with _stopping_when_idle(lifecycle, runs, setup.idle_stop_s):
             await _until_stopped(server, setup, lifecycle, runs, engine)
     log.info("stopped")
+    return Exit.INTERNAL if lifecycle.failed else Exit.OK
 
 
 # ---- serving ----------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def prune(conn: sqlite3.Connection, ended_before: int, *, limit: int) -> int:
         "SELECT n FROM runs WHERE ended_at < ? AND log_pruned = 0 LIMIT ?", (ended_before, limit)
     ).fetchall()
     conn.executemany("DELETE FROM run_events WHERE run = ?", found)
-    conn.executemany("UPDATE runs SET log_pruned = 1 WHERE n = ?", found)
+    conn.executemany("UPDATE runs SET log_pruned = 1, prompt = x'' WHERE n = ?", found)
     return len(found)
 
 

@@ -84,8 +84,10 @@ def set_attempt(conn: sqlite3.Connection, ids: Sequence[str]) -> None:
 
 
 def finish(conn: sqlite3.Connection, n: int, end: RunEnd, *, now: int) -> None:
+    """The prompt goes: it is made anew from the messages, and is as long as all of them."""
     conn.execute(
-        "UPDATE runs SET status = ?, stop_reason = ?, error = ?, ended_at = ? WHERE n = ?",
+        "UPDATE runs SET status = ?, stop_reason = ?, error = ?, ended_at = ?, prompt = x''"
+        " WHERE n = ?",
         (end.status, end.stop_reason, end.error, now, n),
     )
 

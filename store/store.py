@@ -186,15 +186,17 @@ class Store:
             durable=True,
         )
 
-    async def append(self, batch: Sequence[Append]) -> None:
+    async def append(self, batch: Sequence[Append]) -> list[str]:
         """The log rows of a step, of all runs, and the ends among them, in one transaction.
 
-        Appending the same again changes nothing. Runs that were deleted are passed over.
+        Appending the same again changes nothing. Returns the runs that were passed over, because
+        their conversation was deleted.
         """
-        if batch:
-            now = self._clock()
-            ends = any(item.end is not None for item in batch)
-            await self._db.write(lambda c: turns.append(c, batch, now=now), durable=ends)
+        if not batch:
+            return []
+        now = self._clock()
+        ends = any(item.end is not None for item in batch)
+        return await self._db.write(lambda c: turns.append(c, batch, now=now), durable=ends)
 
     async def set_attempt(self, run_ids: Sequence[str]) -> None:
         """These runs have been handed to an engine (once more)."""

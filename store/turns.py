@@ -88,8 +88,9 @@ class _Known:
     ended: bool
 
 
-def append(conn: sqlite3.Connection, batch: Sequence[Append], *, now: int) -> None:
-    """Runs whose conversation was deleted meanwhile are passed over; the others are written."""
+def append(conn: sqlite3.Connection, batch: Sequence[Append], *, now: int) -> list[str]:
+    """Runs whose conversation was deleted meanwhile are passed over, and returned; the others
+    are written."""
     known = _known(conn, batch)
     new: list[log.Row] = []
     old: list[log.Row] = []
@@ -101,6 +102,7 @@ def append(conn: sqlite3.Connection, batch: Sequence[Append], *, now: int) -> No
         run = known.get(item.run)
         if run is not None and item.end is not None and not run.ended:
             _finish(conn, run, item.end, now=now)
+    return [item.run for item in batch if item.run not in known]
 
 
 def _known(conn: sqlite3.Connection, batch: Sequence[Append]) -> dict[str, _Known]:

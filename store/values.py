@@ -113,7 +113,7 @@ class Run:
     api: str
     model: str
     params: dict[str, Any]
-    prompt: list[int]
+    prompt: list[int]  # empty once the run has ended
     vocab_hash: str
     template_hash: str
     interactive: bool

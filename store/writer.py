@@ -125,7 +125,19 @@ class Writer:
                 self._serve(conn, task)
             self._may_close.wait()
         finally:
+            self._refuse_the_rest()  # where a fault of ours ends the thread
             conn.close()
+
+    def _refuse_the_rest(self) -> None:
+        """Nobody may wait for a thread that has ended."""
+        self.close()
+        while True:
+            try:
+                task = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if task is not None:
+                _deliver(task.future, None, Closed("The thread that writes has ended."))
 
     def _next(self, conn: sqlite3.Connection) -> _Task | None:
         """The next task, after a checkpoint if it is long in coming; None at the end."""

@@ -295,7 +295,7 @@ class _Ask:
     def _sentence(self, error: ClientError) -> str:
         """Where the run may go on without us, how to come back to it."""
         run = self._reply.run
-        if run is None or error.code not in ("unreachable", "not_running"):
+        if run is None or error.code not in ("unreachable", "not_running", "server_stopping"):
             return error.message
         return f"{error.message} The rest: hobnob ask --resume {run}"
 

@@ -276,8 +276,9 @@ class Connection:
 
     # ---- the local server ---------------------------------------------------------------------
 
-    async def revive(self) -> bool:
-        """Start the local server again if it has gone; True when another one serves now.
+    async def revive(self, *, start: bool = True) -> bool:
+        """Start the local server again if it has gone (or, without `start`, only look for it);
+        True when another one serves now.
 
         Raises Dropped when that failed but may work later, ClientError when it cannot.
         """
@@ -285,16 +286,16 @@ class Connection:
             return False
         before = self._server
         try:
-            await self._find_server()
+            await self._find_server(start=start)
         except LaunchError as error:
             if error.exit_code is Exit.UNREACHABLE:
                 raise Dropped(error.message.rstrip(".")) from None
             raise _not_started(error) from None
         return self._server != before
 
-    async def _find_server(self) -> None:
+    async def _find_server(self, *, start: bool = True) -> None:
         paths = self._target.paths
-        if self._start:
+        if self._start and start:
             server: Server | None = await self._ensure()
         else:
             server = await asyncio.to_thread(launch.find, paths)

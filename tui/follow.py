@@ -3,6 +3,8 @@
 Promises: each numbered event once and in order; a stream that just ends is never taken as the
 end of the reply; when the log is gone, the rest comes from the stored message, so that the
 joined deltas are the stored text in every case. Slow is not dropped: keep-alives count as life.
+A local server that dies is started again; one that was told to stop stays stopped, and is only
+followed if somebody else starts it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from hobnob.tui.sse import EventTooLarge, Parser, RawEvent
 
 STREAM_PATIENCE_SECONDS = 120.0
 """How long a run is tried for while nothing at all is heard of it."""
+STOPPED_PATIENCE_SECONDS = 30.0
+"""How long we wait for somebody to start a local server again that was told to stop."""
 MAX_FRUITLESS = 4
 """Connections in a row that bring a gap or an unknown error, and nothing new."""
 POLL_SECONDS = 0.5
@@ -49,6 +53,8 @@ class Follow:
         self._text: list[str] = []
         self._block: int | None = None  # the block that is open
         self._waits = Backoff(patience_s)
+        self._stopped = False  # the local server was told to stop: not ours to start again
+        self._stop_waits = Backoff(min(patience_s, STOPPED_PATIENCE_SECONDS))
         self._fruitless = 0
         self._lost = False
 
@@ -65,12 +71,14 @@ class Follow:
             except _LogGone:
                 break
             except Dropped as dropped:
-                delay = self._waits.next()
+                delay = self._backoff.next()
                 if delay is None:
-                    raise self._connection.unreachable(dropped.reason) from None
+                    raise self._given_up(dropped.reason) from None
                 yield Notice(NoticeKind.RECONNECTING, dropped.reason, delay)
             except ClientError as refused:
-                asked = self._waits.next(refused.retry_after_s) if is_busy(refused) else None
+                if refused.code == _STOPPING:
+                    self._told_to_stop()
+                asked = self._backoff.next(refused.retry_after_s) if is_busy(refused) else None
                 if asked is None:
                     raise
                 delay = asked
@@ -85,7 +93,7 @@ class Follow:
 
     async def _revive(self) -> bool:
         try:
-            return await self._connection.revive()
+            return await self._connection.revive(start=not self._stopped)
         except Dropped:
             return False  # the next try finds the same out, and counts it
 
@@ -152,13 +160,28 @@ class Follow:
 
     def _heard(self) -> None:
         self._waits.reset()
+        self._stop_waits.reset()
+        self._stopped = False
         self._fruitless = 0
+
+    @property
+    def _backoff(self) -> Backoff:
+        return self._stop_waits if self._stopped else self._waits
+
+    def _told_to_stop(self) -> None:
+        self._stopped = self._connection.local
+
+    def _given_up(self, reason: str) -> ClientError:
+        if self._stopped:
+            return ClientError(_STOPPING, "The server was stopped; the reply waits for its start.")
+        return self._connection.unreachable(reason)
 
     def _cut(self, error: wire.StreamError) -> Exception:
         """What an error event means: this stream is over, the run need not be."""
         if error.code != _STOPPING:
             self._count_fruitless(ClientError(str(error.code), str(error.message)))
             return Dropped(str(error.message).rstrip("."))
+        self._told_to_stop()
         return Dropped("the server is stopping")
 
     def _count_fruitless(self, then: Exception) -> None:

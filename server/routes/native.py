@@ -138,6 +138,8 @@ class NativeRoutes:
         found = await self._store.conversation(LOCAL_OWNER, id)
         await self._runs.cancel_conversation(LOCAL_OWNER, found.id)
         await self._store.delete_conversation(LOCAL_OWNER, found.id)
+        # A turn that was accepted in between is deleted too; now its run learns of it.
+        await self._runs.cancel_conversation(LOCAL_OWNER, found.id)
         return Response(status_code=204)
 
     # ---- messages

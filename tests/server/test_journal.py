@@ -8,7 +8,7 @@ from pathlib import Path
 from support_runs import OWNER, bench_at, drain, next_of, numbered, stop_of, text_of, types_of
 
 from hobnob.server import wire
-from hobnob.store.values import Append, StoreError
+from hobnob.store.values import Append, Closed, StoreError
 
 WHOLE = "Hello, world!"
 
@@ -79,10 +79,10 @@ async def test_a_log_that_the_store_refuses_ends_its_run_and_no_other(tmp_path: 
         await next_of(reader, wire.BlockStart)
         append = bench.store.append
 
-        async def refusing(batch: list[Append]) -> None:
+        async def refusing(batch: list[Append]) -> list[str]:
             if any(part.run == bad.run.id for part in batch):
                 raise StoreError("there is no such run")
-            await append(batch)
+            return await append(batch)
 
         bench.store.append = refusing  # type: ignore[method-assign, assignment]
         bench.engine.step()
@@ -131,4 +131,37 @@ async def test_a_fault_of_the_journal_ends_every_reader_and_is_reported(tmp_path
         (last,) = await drain(reader)
         assert isinstance(last.payload, wire.StreamError) and last.payload.code == "internal"
         assert [type(fault["exception"]) for fault in bench.faults] == [ZeroDivisionError]
+        assert bench.broken
         bench.faults.clear()
+
+
+async def test_a_store_that_has_closed_for_good_breaks_the_server_and_is_no_full_disk(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        bench.store.broken = Closed("The thread that writes has ended.")
+        bench.engine.step()
+        (last,) = await drain(reader)
+        assert isinstance(last.payload, wire.StreamError) and last.payload.code == "internal"
+        assert bench.broken
+        bench.faults.clear()
+
+
+async def test_a_turn_accepted_in_the_instant_of_its_deletion_ends_and_is_not_shown_on(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        other = await bench.send()
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        await bench.store.delete_conversation(OWNER, turn.conversation.id)
+        bench.engine.step()
+        assert stop_of(await drain(reader)).status == "cancelled"
+        assert bench.engine.cancelled == [turn.run.id]
+        assert text_of(await bench.finish(other)) == WHOLE
+        assert (await bench.saved(other)).text == WHOLE
+        assert bench.runs.live_count == 0

@@ -169,6 +169,28 @@ async def test_a_part_that_does_not_close_is_left_behind(tmp_path: Path) -> None
         assert not server.paths.state_file.exists()
 
 
+async def test_a_server_that_can_log_nothing_any_more_ends_and_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path, "--break") as first:
+        run = await first.start_run()
+        path = f"{API}/runs/{run}/events"
+        async with first.client.stream("GET", path) as answer:
+            seen = await answer.aread()
+        assert seen.decode().rstrip().splitlines()[-2] == "event: error"
+        code, said = await first.ended()
+        assert code == 1
+        assert not first.paths.state_file.exists()
+    async with process(tmp_path) as second:
+        again = ""
+        async with second.client.stream("GET", path) as answer:
+            async for part in answer.aiter_text():
+                again += part
+                if again.count("word") > seen.count(b"word"):
+                    break
+        assert again.startswith(seen.decode().split("event: error")[0].rpartition("\n\n")[0])
+
+
 async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     async with process(tmp_path, "--stuck") as server:
         server.child.terminate()

@@ -367,3 +367,25 @@ async def test_only_durable_writes_wait_for_the_disk_and_only_where_that_is_want
             await db.write(lambda conn: conn.execute("no such words"), durable=True)
         assert await db.write(synchronous) == normal
         await db.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_nobody_waits_for_a_writer_that_has_died(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    def die(*_: object) -> None:
+        raise MemoryError
+
+    running = db.write(lambda _: go.wait(10))
+    waiting = [db.write(set_mark(n)) for n in range(3)]
+    monkeypatch.setattr(writer.Writer, "_watch_wal", die)
+    go.set()
+    assert await running
+    async with asyncio.timeout(10):
+        for one in waiting:
+            with pytest.raises(Closed):
+                await one
+    with pytest.raises(Closed):
+        await db.write(set_mark(9))

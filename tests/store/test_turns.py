@@ -390,3 +390,19 @@ async def test_with_full_durability_a_message_and_the_end_of_a_reply_wait_for_th
         ("append", 2),
         ("begin_reply", 2),
     ]
+
+
+async def test_the_prompt_of_a_run_goes_with_its_end(store: Store) -> None:
+    turn, going = await first_turn(store), await first_turn(store)
+    assert (await store.run(ME, turn.run.id)).prompt == [1, 2, 300, 70_000]
+    await answer(store, turn, "yes")
+    assert (await store.run(ME, turn.run.id)).prompt == []
+    assert (await store.run(ME, going.run.id)).prompt == [1, 2, 300, 70_000]
+
+
+async def test_an_append_tells_which_runs_it_passed_over(store: Store) -> None:
+    gone, there = await first_turn(store), await first_turn(store)
+    await store.delete_conversation(ME, gone.conversation.id)
+    batch = [Append(turn.run.id, [delta(1, "x", [1])]) for turn in (gone, there)]
+    assert await store.append(batch) == [gone.run.id]
+    assert len(await store.events(ME, there.run.id)) == 1

@@ -1,6 +1,6 @@
 """A whole server process whose engine writes one endless word after another.
 
-    serve_fake.py [--idle SECONDS] [--word WORD] [--stuck]        (HOBNOB_HOME says where)
+    serve_fake.py [--idle SECONDS] [--word WORD] [--stuck] [--break]   (HOBNOB_HOME says where)
 Everything but the engine is the product's own: lock, key, socket, state file, signals, stopping.
 """
 
@@ -23,6 +23,8 @@ from hobnob.server.requests import RunSettings
 from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.serving import Setup, serve
+from hobnob.store.store import Store
+from hobnob.store.values import Append
 
 STEP_SECONDS = 0.005
 
@@ -75,11 +77,24 @@ class StuckEngine(EndlessEngine):
         await asyncio.Event().wait()
 
 
+def break_the_journal() -> None:
+    """After some appends the store raises what the journal does not know."""
+    append, left = Store.append, iter(range(20))
+
+    async def breaking(store: Store, batch: list[Append]) -> list[str]:
+        if next(left, None) is None:
+            raise ZeroDivisionError
+        return await append(store, batch)
+
+    Store.append = breaking  # type: ignore[method-assign, assignment]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--idle", type=float, default=None)
     parser.add_argument("--word", default="word ")
     parser.add_argument("--stuck", action="store_true")
+    parser.add_argument("--break", action="store_true", dest="breaks")
     given = parser.parse_args()
     paths = Paths.home({"HOBNOB_HOME": os.environ["HOBNOB_HOME"]})  # never the user's own
     paths.make()
@@ -95,9 +110,11 @@ def main() -> int:
         idle_stop_s=given.idle,
     )
     engine = StuckEngine if given.stuck else EndlessEngine
-    asyncio.run(serve(setup, engine(given.word)))
+    if given.breaks:
+        break_the_journal()
+    code = asyncio.run(serve(setup, engine(given.word)))
     lock.release()
-    return 0
+    return code
 
 
 if __name__ == "__main__":

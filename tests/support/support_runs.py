@@ -29,11 +29,17 @@ PATIENCE_SECONDS = 10
 class Bench:
     """`shown` of a run is what a reader from the start gets; every wait is bounded."""
 
-    def __init__(self, store: FaultyStore, engine: FakeEngine, runs: Runs):
+    def __init__(self, store: FaultyStore, engine: FakeEngine, runs: Runs, broken: asyncio.Event):
         self.store = store
         self.engine = engine
         self.runs = runs
+        self._broken = broken
         self.faults: list[dict[str, Any]] = []  # what reached the event loop's handler
+
+    @property
+    def broken(self) -> bool:
+        """Whether the registry has asked for another server."""
+        return self._broken.is_set()
 
     async def send(self, text: str = "Hi", **fields: Any) -> Turn:
         return await self.runs.accept(
@@ -71,8 +77,16 @@ async def bench_at(
     store = await FaultyStore.open(path / "hobnob.db")
     engine = engine or FakeEngine()
     fields = {"store_retry_s": 0.01, **settings}
-    runs = Runs(store, engine, RunSettings(**fields), now_ms=now_ms, choose_seed=lambda: 7)
-    bench = Bench(store, engine, runs)
+    broken = asyncio.Event()
+    runs = Runs(
+        store,
+        engine,
+        RunSettings(**fields),
+        now_ms=now_ms,
+        choose_seed=lambda: 7,
+        on_broken=broken.set,
+    )
+    bench = Bench(store, engine, runs, broken)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: bench.faults.append(context))
     await runs.start()

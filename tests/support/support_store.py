@@ -15,15 +15,16 @@ class FaultyStore(Store):
     gate: asyncio.Event | None = None
     batches: list[list[Append]]
 
-    async def append(self, batch: list[Append]) -> None:  # type: ignore[override]
+    async def append(self, batch: list[Append]) -> list[str]:  # type: ignore[override]
         if not hasattr(self, "batches"):
             self.batches = []
         if self.gate is not None:
             await self.gate.wait()
         if self.broken is not None:
             raise self.broken
-        await super().append(batch)
+        passed_over = await super().append(batch)
         self.batches.append(list(batch))
+        return passed_over
 
     def fill_disk(self) -> None:
         self.broken = WriteFailed("the disk is full")

@@ -35,9 +35,10 @@ from hobnob.launch import Target
 from hobnob.paths import Paths
 from hobnob.server import wire
 from hobnob.server.wire import Event
-from hobnob.tui import connection
+from hobnob.tui import connection, follow
 from hobnob.tui.client import Client
 from hobnob.tui.connection import Backoff, Connection, Dropped, parse_retry_after
+from hobnob.tui.follow import Follow
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 
 EVENTS = f"/runs/{RUN}/events"
@@ -158,6 +159,55 @@ async def test_a_server_that_stops_is_waited_for(server: FakeServer, tmp_path: P
         text, _, notices = await read(client)
     assert text == "Hello world."
     assert notices[0].reason == "the server is stopping"
+
+
+class LocalLine(Connection):
+    """To a server that passes for the local one; notes whether it would have been started."""
+
+    local = False  # type: ignore[assignment]
+
+    async def revive(self, *, start: bool = True) -> bool:
+        self.starts.append(start)
+        return False
+
+    async def __aenter__(self) -> LocalLine:
+        await super().__aenter__()
+        self.local, self.starts = True, list[bool]()
+        return self
+
+
+def stopping_after(server: FakeServer, events: int) -> Act:
+    stop = wire.sse(Event(None, wire.StreamError("server_stopping", "The server stops.")))
+    return streams(body_of(server.events[:events]) + stop.encode())
+
+
+async def test_a_local_server_that_was_told_to_stop_is_waited_for_and_not_started(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    server.scripts[EVENTS] = [
+        stopping_after(server, 4),
+        hangs_up,
+        hangs_up,
+        streams(body_of(server.events[4:5]), complete=False),  # somebody has started it; it dies
+    ]
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), server.url, KEY)
+    async with LocalLine(target) as line:
+        items = [item async for item in Follow(line, RUN).items()]
+        assert [item for item in items if isinstance(item, Event)] == server.events
+        assert line.starts == [False, False, False, True]
+
+
+async def test_a_local_server_that_stays_stopped_ends_the_wait_and_says_so(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "STOPPED_PATIENCE_SECONDS", 0.1)
+    server.scripts[EVENTS] = [stopping_after(server, 4), *[hangs_up] * 1000]
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), server.url, KEY)
+    async with LocalLine(target) as line:
+        with pytest.raises(ClientError, match="was stopped") as raised:
+            async for _ in Follow(line, RUN).items():
+                pass
+    assert (raised.value.code, raised.value.exit_code) == ("server_stopping", Exit.TRY_LATER)
 
 
 async def test_an_unknown_error_event_is_believed_when_it_comes_again_and_again(
