@@ -17,6 +17,7 @@ from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes import envelopes
 from hobnob.server.routes.admin import AdminRoutes, ModelLister
+from hobnob.server.routes.counted import Counted
 from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
 from hobnob.server.routes.upkeep import UpkeepRoutes
@@ -24,6 +25,7 @@ from hobnob.server.runs import Runs
 from hobnob.server.security import Guard, Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import StatusReport
+from hobnob.server.tally import Tally
 from hobnob.store import values
 from hobnob.store.store import Store
 
@@ -40,6 +42,7 @@ class Parts:
     model: ServedModel
     report: StatusReport
     models: ModelLister
+    tally: Tally
 
 
 REFUSALS: tuple[type[Exception], ...] = (
@@ -56,9 +59,16 @@ def build_app(parts: Parts) -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in routers(parts):
         app.include_router(router)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        if isinstance(error, errors.Busy):
+            parts.tally.refused(error.code)
+        return envelopes.response(request.url.path, error)
+
     for kind in REFUSALS:
-        app.add_exception_handler(kind, _refuse)
+        app.add_exception_handler(kind, refuse)
     app.add_middleware(Guard, policy=parts.policy, lifecycle=parts.lifecycle)
+    app.add_middleware(Counted, tally=parts.tally)  # outermost: what the guard refuses counts
     return app
 
 
@@ -67,10 +77,8 @@ def routers(parts: Parts) -> list[APIRouter]:
     return [
         NativeRoutes(parts.store, parts.runs).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
-        AdminRoutes(parts.report, parts.engine, parts.lifecycle, parts.models).router(),
+        AdminRoutes(
+            parts.report, parts.engine, parts.lifecycle, parts.models, parts.tally
+        ).router(),
         UpkeepRoutes(parts.store).router(),
     ]
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    return envelopes.response(request.url.path, error)

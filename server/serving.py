@@ -33,6 +33,7 @@ from hobnob.server.runs import Runs
 from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
+from hobnob.server.tally import Tally
 from hobnob.store.store import Store
 from hobnob.store.values import StoreError
 
@@ -100,6 +101,7 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
             model=setup.model,
             report=report,
             models=setup.models,
+            tally=Tally(engine),
         )
         server = EdgeServer(build_app(parts), on_listening=lambda: _listening(setup.paths, state))
         pruning = asyncio.create_task(_prune_logs(store))

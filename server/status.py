@@ -40,6 +40,10 @@ class StatusReport:
         self._runs = runs
         self._lifecycle = lifecycle
 
+    @property
+    def engine_status(self) -> EngineStatus:
+        return self._engine.status
+
     def health(self) -> dict[str, Any]:
         """Without a key anyone may read this: no model, no path, no version."""
         state = "stopping" if self._lifecycle.stopping else self._engine.status.state.value

@@ -230,13 +230,37 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     accepted: int = 0  # of these, the ones that were drawn
 
 
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """What one step did and cost."""
+
+    at: float  # the engine's clock
+    decodes: int
+    prefill_rows: int
+    running: int
+    waiting: int
+    cells_used: int
+    cells_cached: int
+    threads: int
+    decode_s: float
+    overhead_s: float
+    evicted: int  # cells so far
+    saved: int  # stretches so far
+    restored: int
+    drafted: int = 0
+    accepted: int = 0
+
+
 class Stepped(Message, frozen=True, tag=True, array_like=True):
-    """The one frame of a step (also sent when only a place or the stats changed)."""
+    """The one frame of a step (also sent when only a place or the stats changed).
+
+    `records` are sent now and then, each once: those of the steps since the last time.
+    """
 
     outputs: list[Output] = []
     prefills: list[PrefillProgress] = []
     places: list[Place] = []
     stats: Stats = Stats()
+    records: list[Record] = []
 
 
 Report = TextReady | LoadProgress | Ready | LoadFailed | Rendered | Stepped

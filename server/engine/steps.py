@@ -18,6 +18,7 @@ from hobnob.server.engine.protocol import (
     Output,
     Place,
     PrefillProgress,
+    Record,
     Stats,
     Stepped,
     Submit,
@@ -32,28 +33,10 @@ from hobnob.server.wire import StopReason
 RECORDS = 1024
 """Steps whose records are kept."""
 
+RECORDS_SECONDS = 0.25
+"""Records are sent at most this often while there is work; with the last frame before a rest."""
+
 _FADE_SECONDS = 5.0  # of busy time, after which a rate has mostly forgotten
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What one step did and cost."""
-
-    at: float
-    decodes: int
-    prefill_rows: int
-    running: int
-    waiting: int
-    cells_used: int
-    cells_cached: int
-    threads: int
-    decode_s: float
-    overhead_s: float
-    evicted: int  # cells so far
-    saved: int  # stretches so far
-    restored: int
-    drafted: int = 0
-    accepted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +116,8 @@ class Steps:
         self._steps = 0
         self._decode_s = 0.0
         self.records: deque[Record] = deque(maxlen=RECORDS)
+        self._untold: deque[Record] = deque(maxlen=RECORDS)
+        self._told_at = clock()
 
     @property
     def idle(self) -> bool:
@@ -374,33 +359,43 @@ class Steps:
             if tokens:
                 rate.add(tokens, took)
         counts, cells = self._memory.counts, self._memory.cells
-        self.records.append(
-            Record(
-                at=began,
-                decodes=decodes,
-                prefill_rows=prefill_rows,
-                running=self._scheduler.running,
-                waiting=self._scheduler.waiting,
-                cells_used=cells.used,
-                cells_cached=cells.cached,
-                threads=threads,
-                decode_s=self._decode_s,
-                overhead_s=took - self._decode_s,
-                evicted=counts.evicted_cells,
-                saved=counts.saved,
-                restored=counts.restored,
-                drafted=drafted,
-                accepted=accepted,
-            )
+        record = Record(
+            at=began,
+            decodes=decodes,
+            prefill_rows=prefill_rows,
+            running=self._scheduler.running,
+            waiting=self._scheduler.waiting,
+            cells_used=cells.used,
+            cells_cached=cells.cached,
+            threads=threads,
+            decode_s=self._decode_s,
+            overhead_s=took - self._decode_s,
+            evicted=counts.evicted_cells,
+            saved=counts.saved,
+            restored=counts.restored,
+            drafted=drafted,
+            accepted=accepted,
         )
+        self.records.append(record)
+        self._untold.append(record)
 
     def _say(self) -> bool:
         places = self._new_places()
         if not (self._outputs or self._prefills or places):
             return False
-        self._emit(Stepped(self._outputs, self._prefills, places, self.stats()))
+        records = self._records_due()
+        self._emit(Stepped(self._outputs, self._prefills, places, self.stats(), records))
         self._outputs, self._prefills = [], []
         return True
+
+    def _records_due(self) -> list[Record]:
+        now = self._clock()
+        if now - self._told_at < RECORDS_SECONDS and not self._scheduler.idle:
+            return []
+        self._told_at = now
+        due = list(self._untold)
+        self._untold.clear()
+        return due
 
     def _new_places(self) -> list[Place]:
         queue = self._scheduler.queue(self._clock()) if self._scheduler.waiting else []

@@ -1,12 +1,15 @@
-"""Routes about the server itself: health, status, models, counting tokens, stopping."""
+"""Routes about the server itself: health, status, numbers, models, counting tokens, stopping."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+import msgspec
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from hobnob.server import wire
@@ -14,6 +17,7 @@ from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes.bodies import Body, StrictRoute
 from hobnob.server.status import StatusReport
+from hobnob.server.tally import RECORDS, Tally
 
 ModelLister = Callable[[], list[dict[str, Any]]]
 """The models on this machine, as JSON values. Reads folders, so it runs in a thread."""
@@ -30,11 +34,13 @@ class AdminRoutes:
         engine: EnginePort,
         lifecycle: Lifecycle,
         models: ModelLister,
+        tally: Tally,
     ) -> None:
         self._report = report
         self._engine = engine
         self._lifecycle = lifecycle
         self._models = models
+        self._tally = tally
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=StrictRoute)
@@ -42,6 +48,8 @@ class AdminRoutes:
         add("/health", self.health, methods=["GET"])
         add(f"{wire.API}/health", self.health, methods=["GET"])
         add(f"{wire.API}/status", self.status, methods=["GET"])
+        add(f"{wire.API}/steps", self.steps, methods=["GET"])
+        add("/metrics", self.metrics, methods=["GET"])
         add(f"{wire.API}/models", self.models, methods=["GET"])
         add(f"{wire.API}/count", self.count, methods=["GET"])
         add(f"{wire.API}/count", self.count_body, methods=["POST"])
@@ -53,6 +61,19 @@ class AdminRoutes:
 
     async def status(self) -> Response:
         return JSONResponse(self._report.snapshot())
+
+    async def steps(self, newest: Annotated[int, Query(ge=1, le=RECORDS)] = 100) -> Response:
+        """Records of the last steps, oldest first, as far as the engine has sent them."""
+        records = list(islice(reversed(self._tally.records), newest))
+        found = [msgspec.structs.asdict(record) for record in reversed(records)]
+        return JSONResponse({"steps": found})
+
+    async def metrics(self) -> Response:
+        """In Prometheus' text format."""
+        # In a thread: the first import takes a while. The numbers are the event loop's.
+        module = await asyncio.to_thread(importlib.import_module, "hobnob.server.metrics")
+        text: bytes = module.text(self._report, self._tally)
+        return Response(text, headers={"Content-Type": module.CONTENT_TYPE})
 
     async def models(self) -> Response:
         return JSONResponse({"models": await asyncio.to_thread(self._models)})

@@ -21,6 +21,7 @@ from hobnob.server.runs import Runs
 from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
+from hobnob.server.tally import Tally
 from hobnob.server.wire import API
 from hobnob.store.store import Store, utc_ms
 
@@ -101,6 +102,7 @@ async def edge_at(
         model=MODEL,
         report=StatusReport(identity, engine, runs, lifecycle),
         models=lambda: [{"id": MODEL.id, "path": MODEL.path}],
+        tally=Tally(engine),
     )
     app = build_app(parts)
     headers = {"authorization": f"Bearer {KEY}"}

@@ -557,6 +557,19 @@ def test_accepted_drafts_save_steps_and_are_counted() -> None:
     assert sum(r.decodes + r.accepted for r in bench.steps.records) == 40 - 1
 
 
+def test_records_leave_at_a_bounded_rate_and_each_once_the_last_before_a_rest() -> None:
+    bench = Bench()
+    for n in range(3):
+        bench.submit(f"r{n}", long_prompt(5 + n, 60), max_tokens=60)
+    bench.finish()
+    told = [frame for frame in bench.frames if frame.records]
+    assert [r for frame in told for r in frame.records] == list(bench.steps.records)
+    assert 1 < len(told) < len(bench.frames) / 5
+    bench.submit("last", [1, 2, 3], max_tokens=1)
+    bench.finish()
+    assert bench.frames[-1].records[-1] == bench.steps.records[-1]
+
+
 def test_a_draft_that_cannot_be_computed_costs_the_run_nothing() -> None:
     for bad in (POISON, CRASH):
         bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 12)
