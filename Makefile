@@ -3,7 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: chat test check fix bench install install-dev
+SEEDS ?= 100000
+
+.PHONY: chat test check fix bench chaos install install-dev
 
 chat: install  ## chat with the bundled model; without a terminal, ask it one question
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/hobnob; \
@@ -23,6 +25,9 @@ fix: install-dev  ## let ruff mend what it can
 
 bench: install-dev  ## ratios against other servers, see bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
+
+chaos: install-dev  ## seeded histories of faults, many; SEEDS=
+	@$(BIN)/python -m tests.chaos.simulate --seeds $(SEEDS)
 
 install:
 	@$(PYTHON) tools/install.py chat

@@ -1,0 +1,60 @@
+"""Histories of faults, each from one seed: python -m tests.chaos.simulate --seed N replays one.
+
+HOBNOB_SEEDS says how many; `make chaos` runs many more.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from simulation import Simulation, simulate
+
+SEEDS = int(os.environ.get("HOBNOB_SEEDS", "500"))
+SHARE = 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
+def test_no_history_of_faults_breaks_a_promise(first: int) -> None:
+    for seed in range(first, min(first + SHARE, SEEDS)):
+        try:
+            simulate(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    for seed in (3, 20, 77):
+        assert simulate(seed) == simulate(seed)
+
+
+def test_the_histories_hold_every_kind_of_fault() -> None:
+    happened = "\n".join(line for seed in range(60) for line in simulate(seed))
+    for what in (
+        "accepted",
+        "refused",
+        "engine dies",
+        "engine cannot load",
+        "disk full: True",
+        "died after a commit",
+        "is killed",
+        "stops",
+        "deletes",
+        "step of 3",
+    ):
+        assert what in happened, what
+
+
+def test_a_promise_that_is_broken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shown before it is logged: what a journal that forgets its order would do."""
+    from hobnob.server.journal import Journal, _Written
+
+    async def forgetful(journal: Journal) -> _Written:
+        owed = list(journal._owed.values())
+        journal._note_answered(owed)
+        return _Written(saved=owed)
+
+    monkeypatch.setattr(Journal, "_write_backlog", forgetful)
+    with pytest.raises(AssertionError):
+        for seed in range(20):
+            Simulation(seed).run()
