@@ -26,7 +26,8 @@ fix: install-dev  ## let ruff mend what it can
 bench: install-dev  ## ratios against other servers, see bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: install-dev  ## seeded histories of faults, many; SEEDS=
+chaos: install-dev  ## force of every kind, long: SEEDS= histories, every cut, and kills
+	@HOBNOB_CUTS=all $(BIN)/python -m pytest -q tests/chaos/test_cuts.py
 	@$(BIN)/python -m tests.chaos.simulate --seeds $(SEEDS)
 
 install:
