@@ -13,9 +13,10 @@ from typing import Any
 
 from hobnob.server import history, sampling_options
 from hobnob.server.context import Item, Plan, plan
-from hobnob.server.engine.protocol import ChatMessage, TextReady
+from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
 from hobnob.server.engine.state import EnginePort, EngineState, EngineStatus
 from hobnob.server.errors import (
+    Conflict,
     EmptyPrompt,
     InvalidRequest,
     ModelLoading,
@@ -28,6 +29,9 @@ from hobnob.store.store import Store
 from hobnob.store.values import Message
 
 LOADING_RETRY_SECONDS = 5
+
+WARM_PREFIX = "warm_"
+"""Of the id that the engine knows a warm-up by; with the same last message it is the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,34 @@ class Intake:
         prepared = await self._prepare(conversation.system, branch, request.text, layers, parent)
         return replace(prepared, conversation=conversation.id)
 
+    async def warm(self, owner: str, id: str) -> Submit | None:
+        """What makes the conversation's history resident, so that its next message is read
+        alone; None where there is none, it is being written, or not all of it will be sent."""
+        conversation = await self._store.conversation(owner, id)
+        if conversation.head is None or self._engine.status.state is not EngineState.READY:
+            return None
+        branch = await self._store.branch(owner, conversation.id, conversation.head)
+        text = await self._engine.text()
+        options = self._resolve([conversation.settings], text)
+        try:
+            items = history.items(conversation.system, branch, text.vocab_hash)
+            messages = [item.message for item in items]
+            prompt = await self._engine.render(messages, add_generation_prompt=False)
+        except (Conflict, InvalidRequest):
+            return None
+        n_ctx = expected_n_ctx(self._engine.status, text)
+        if not prompt or len(prompt) > n_ctx - self._reserve(options, n_ctx):
+            return None
+        return Submit(
+            run=f"{WARM_PREFIX}{conversation.head}",
+            prompt=prompt,
+            sampling=options.sampling,
+            owner=owner,
+            interactive=False,
+            exact=self._exact(options),
+            warm=True,
+        )
+
     async def reply(self, request: ReplyRequest) -> Prepared:
         conversation = await self._store.conversation(request.owner, request.conversation)
         branch = await self._store.branch(request.owner, conversation.id, request.parent)
@@ -155,17 +187,20 @@ class Intake:
     def _prepared(
         self, planned: Plan, options: Options, text: TextReady, started: float, parent: str | None
     ) -> Prepared:
-        status = self._engine.status
-        exact = status.exact_by_default if options.exact is None else options.exact
         return Prepared(
             plan=planned,
             options=options,
             text=text,
             model=self._settings.model or text.name,
             planned_s=_now() - started,
-            exact=exact and status.ready is not None and status.ready.exact_rows > 0,
+            exact=self._exact(options),
             parent=parent,
         )
+
+    def _exact(self, options: Options) -> bool:
+        status = self._engine.status
+        exact = status.exact_by_default if options.exact is None else options.exact
+        return exact and status.ready is not None and status.ready.exact_rows > 0
 
     def _resolve(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
         return sampling_options.resolve(

@@ -15,7 +15,7 @@ from typing import Any
 from hobnob.server import admission, recovery, wire
 from hobnob.server.context import Plan
 from hobnob.server.dispatch import Dispatch
-from hobnob.server.engine.state import EnginePort
+from hobnob.server.engine.state import EnginePort, EngineState
 from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
 from hobnob.server.finished import Finished
 from hobnob.server.intake import Intake, Prepared
@@ -198,6 +198,23 @@ class Runs:
     def abandon(self, live: LiveRun) -> None:
         """Ends a completion whose client is gone. Sync, idempotent, harmless after the end."""
         self._dispatch.cancel(live)
+
+    async def warm(self, owner: str, conversation: str) -> bool:
+        """Has the engine read the conversation while nobody needs it. False: not now, or there
+        is nothing to read. No run comes of it. Raises NotFound (store.values)."""
+        if not self._free:
+            await self._store.conversation(owner, conversation)
+            return False
+        submit = await self._intake.warm(owner, conversation)
+        if submit is None or not self._free:
+            return False
+        self._engine.submit(submit)
+        return True
+
+    @property
+    def _free(self) -> bool:
+        ready = self._engine.status.state is EngineState.READY
+        return ready and self._closing is None and not self.live_count
 
     async def plan(self, request: TurnRequest) -> Plan:
         """What `accept` would send, without sending it."""

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from hobnob.server.engine.protocol import Finish, Record, Stepped
+from hobnob.server.engine.protocol import WARMED, Finish, Record, Stepped
 from hobnob.server.engine.state import EnginePort, EngineStatus
 
 RECORDS = 1024
@@ -98,6 +98,8 @@ class Tally:
         """Read when it is asked for."""
 
     def _ended(self, finish: Finish) -> None:
+        if finish.reason == WARMED:
+            return
         self.ends[finish.reason] += 1
         self.prompt_tokens += finish.prompt_tokens
         self.cached_tokens += finish.cached_tokens

@@ -90,6 +90,7 @@ class Chat(Vertical):
         self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
         self._draft_timer: Timer | None = None
+        self._typing = False  # there is something in the input
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="titlebar"):
@@ -146,8 +147,13 @@ class Chat(Vertical):
             return
         await self._show(at)
         self._load_draft()
+        self._warm()
         if at is None:
             self.composer.focus()
+
+    @work(exclusive=True, group="warm")
+    async def _warm(self) -> None:
+        await self.talk.warm()
 
     def leave(self) -> None:
         """Before another conversation is shown, and at the end: keep what was typed."""
@@ -453,6 +459,9 @@ class Chat(Vertical):
     def _typed(self, event: Composer.Changed) -> None:
         event.stop()
         self.query_one(CommandList).offer(event.text_area.text)
+        began, self._typing = not self._typing, bool(event.text_area.text)
+        if began and self._typing and not self._between:
+            self._warm()
         if self._draft_timer is None:
             self._draft_timer = self.set_timer(DRAFT_PAUSE_SECONDS, self.save_draft)
 
@@ -476,3 +485,4 @@ class Chat(Vertical):
         self._retry = draft
         self._between = False
         self.composer.put("\n".join(filter(None, [draft.text, self.composer.full_text])))
+        self._typing = bool(self.composer.text)

@@ -218,6 +218,11 @@ class Client:
         path = f"{_conversation(conversation or 'new')}/plan"
         return await self._object("POST", path, body={"text": text})
 
+    async def warm(self, conversation: str) -> None:
+        """A message may follow soon: the server may read the conversation meanwhile."""
+        path = f"{_conversation(conversation)}/warm"
+        await self._line.json("POST", path, repeatable=False)
+
     async def backup(self, take: Callable[[bytes], object]) -> None:
         """Gives the whole history, a database file, to `take`, piece by piece."""
         await self._line.download("/backup", take, UPKEEP_SECONDS)

@@ -76,6 +76,16 @@ class Talk:
         client = await self._line.get()
         self._take(await client.branch(id, leaf))
 
+    async def warm(self) -> None:
+        """Something will be written here: the server may prepare. Never fails, waits for nothing
+        that a person waits for."""
+        if self.id is None or not self.entries or self.live is not None:
+            return
+        try:
+            await (await self._line.get()).warm(self.id)
+        except ClientError:
+            return  # it was only a wish
+
     def _take(self, branch: Branch) -> None:
         self.conversation = branch.conversation
         self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]

@@ -53,6 +53,7 @@ class Generation:
             owner=submit.owner,
             interactive=submit.interactive,
             exact=submit.exact,
+            warm=submit.warm,
             arrived=now,
         )
         self._sampling = submit.sampling

@@ -67,6 +67,7 @@ class Submit(Message, frozen=True, tag=True, array_like=True):
     owner: str = "local"
     interactive: bool = True  # False: batch class
     exact: bool = False
+    warm: bool = False  # only makes the prompt resident, while there is nothing else to do
 
 
 class Cancel(Message, frozen=True, tag=True, array_like=True):
@@ -156,10 +157,14 @@ class Logprob(msgspec.Struct, array_like=True, frozen=True):
     top: list[tuple[int, bytes, float]] = []
 
 
+WARMED = "warmed"
+"""Finish.reason of a warm-up, whether it got to its end or was dropped."""
+
+
 class Finish(msgspec.Struct, array_like=True, frozen=True):
     """The run is over and its cells are free."""
 
-    reason: str  # a wire.StopReason
+    reason: str  # a wire.StopReason, or WARMED
     stop_string: str | None = None
     error_code: str | None = None
     error: str | None = None

@@ -32,6 +32,8 @@ class Run:
     owner: str = "local"
     interactive: bool = True
     exact: bool = False
+    warm: bool = False
+    """Nobody waits for it: it ends with its prompt, or when anybody else comes."""
     arrived: float = 0.0
     seq: int | None = None
     """Its sequence, also while it is put aside and some of its cells are left."""

@@ -15,6 +15,8 @@ from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import (
+    WARMED,
+    Finish,
     Output,
     Place,
     PrefillProgress,
@@ -140,6 +142,10 @@ class Steps:
         """Takes a run; one that cannot be begun ends at once. A run that is live is left alone."""
         if submit.run in self._live:
             return
+        self._drop_warm()
+        if submit.warm and self._live:
+            self._outputs.append(Output(submit.run, finish=Finish(WARMED)))
+            return
         made = Generation(
             submit,
             piece=self._words.piece,
@@ -149,6 +155,9 @@ class Steps:
             now=self._clock(),
         )
         refusal = self._refusal(submit)
+        if refusal is not None and submit.warm:
+            self._outputs.append(made.finish(WARMED))
+            return
         if refusal is not None:
             code, error = refusal
             self._outputs.append(made.finish(StopReason.ERROR, code=code, error=error))
@@ -167,6 +176,12 @@ class Steps:
             return
         self._scheduler.end(made.run)
         self._outputs.append(made.finish(StopReason.CANCELLED))
+
+    def _drop_warm(self) -> None:
+        """Somebody came: what a warm-up has computed so far is kept, the rest is not."""
+        for made in [made for made in self._live.values() if made.run.warm]:
+            self._scheduler.end(made.run)
+            self._end(made.run, WARMED)
 
     def _refusal(self, submit: Submit) -> tuple[str, str] | None:
         prompt, emitted = submit.prompt, submit.emitted
@@ -207,8 +222,11 @@ class Steps:
         return self._say() or bool(plan.chunks)
 
     def _budget(self) -> Budget:
+        rows = self._limits.rows
+        if self._warming:  # whoever comes waits for the chunk under way, so it is a small one
+            rows = min(rows, self._pace.prefill_rows(1))
         return Budget(
-            rows=self._limits.rows,
+            rows=rows,
             prefill_rows=self._pace.prefill_rows(self._scheduler.decoding),
             exact_rows=self._limits.exact_rows,
             outputs=self._limits.outputs,
@@ -217,6 +235,8 @@ class Steps:
     def _propose(self, run: Run, decodes: int, rows: int, most: int) -> list[int]:
         assert self._speculation is not None
         made = self._live[run.id]
+        if run.warm:
+            return []
         most = min(most, made.room - 1)  # one token more is drawn than was drafted
         return self._speculation.propose(made.drafter, decodes, rows, most)
 
@@ -276,7 +296,12 @@ class Steps:
         row = 0
         for i in members:
             run, chunk = plan.runs[i], plan.chunks[i]
-            if chunk.outputs:
+            if chunk.outputs and run.warm:
+                self._scheduler.commit(plan, run, exact=exact)
+                self._scheduler.end(run)
+                self._end(run, WARMED)
+                row += chunk.outputs
+            elif chunk.outputs:
                 self._draw(plan, i, decoded.logits[row : row + chunk.outputs], now, exact)
                 row += chunk.outputs
             else:
@@ -325,6 +350,9 @@ class Steps:
     def _end(self, run: Run, reason: str, output: Output | None = None) -> None:
         """The last news of a run that has left the scheduler."""
         made = self._live.pop(run.id)
+        if run.warm:
+            self._outputs.append(made.finish(WARMED))
+            return
         self._outputs.append(made.finish(reason, output))
         taken = self._clock() - run.arrived
         known = self._service_s
@@ -332,6 +360,9 @@ class Steps:
 
     def _fail(self, run: Run, error: str, output: Output | None = None) -> None:
         self._scheduler.fail(run)
+        if run.warm:
+            self._end(run, WARMED)
+            return
         made = self._live.pop(run.id)
         self._outputs.append(
             made.finish(StopReason.ERROR, output, code="engine_failed", error=error)
@@ -339,7 +370,14 @@ class Steps:
 
     # ---- news ---------------------------------------------------------------------------------
 
+    @property
+    def _warming(self) -> int:
+        """Runs that nobody waits for: one, and alone, or none."""
+        return sum(made.run.warm for made in self._live.values())
+
     def _progress(self, run: Run) -> None:
+        if run.warm:
+            return
         done = min(self._memory.length(run), len(run.tokens))
         self._prefills.append(PrefillProgress(run.id, done, len(run.tokens), run.cached))
 
@@ -413,7 +451,7 @@ class Steps:
         cells, counts = self._memory.cells, self._memory.counts
         last = self.records[-1] if self.records else None
         return Stats(
-            running=self._scheduler.running,
+            running=max(0, self._scheduler.running - self._warming),
             waiting=self._scheduler.waiting,
             cells_used=cells.used,
             cells_cached=cells.cached,

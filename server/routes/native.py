@@ -100,6 +100,7 @@ class NativeRoutes:
         add(f"{one}/messages", self.send, methods=["POST"])
         add(f"{one}/replies", self.regenerate, methods=["POST"])
         add(f"{one}/plan", self.plan, methods=["POST"])
+        add(f"{one}/warm", self.warm, methods=["POST"])
         add("/runs/{id}", self.run, methods=["GET"])
         add("/runs/{id}/cancel", self.cancel, methods=["POST"])
         add("/runs/{id}/events", self.events, methods=["GET"])
@@ -213,6 +214,12 @@ class NativeRoutes:
             settings=_settings(body),
         )
         return JSONResponse(plan_json(await self._runs.plan(request)))
+
+    async def warm(self, id: str) -> Response:
+        """A hint that a message may follow soon. May be repeated at will."""
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        warming = await self._runs.warm(LOCAL_OWNER, found.id)
+        return JSONResponse({"warming": warming}, status_code=202)
 
     async def _id(self, id: str, body: NewMessage | Draft) -> str | None:
         """The conversation's whole id (a prefix of it is taken too); None for a new one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import openai
 from support_e2e import Home, read_rest, read_some, wait_for
 
@@ -49,3 +50,26 @@ def test_the_idle_server_is_small(home: Home) -> None:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     rollup = dict(line.split(":", 1) for line in lines)
     assert int(rollup["Pss"].split()[0]) < 120 * 1024
+
+
+def test_after_a_warm_up_the_next_message_is_read_alone(home: Home) -> None:
+    home.run("ask", "-o", "max_tokens", "20", "-o", "ignore_eos", "true", "Tell me a story.")
+    home.stop()
+    home.run("ask", "-o", "max_tokens", "1", "Something else.")
+    id = home.json("history", "list")[1]["id"]
+    host, port = home.address()
+    api = f"http://{host}:{port}/hobnob/v1"
+    headers = {"x-api-key": home.key()}
+
+    def asked() -> int:
+        found = httpx.get(f"{api}/steps", headers=headers).json()["steps"]
+        return len(found)
+
+    before = asked()
+    answer = httpx.post(f"{api}/conversations/{id}/warm", headers=headers)
+    assert answer.json() == {"warming": True}
+    wait_for(lambda: asked() > before)
+    first = home.reply_of(id)["usage"]
+    home.run("ask", "-o", "max_tokens", "1", "--conversation", id, "And then?")
+    usage = home.reply_of(id)["usage"]
+    assert usage["cached_tokens"] >= first["prompt_tokens"] + first["completion_tokens"]

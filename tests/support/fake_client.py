@@ -90,6 +90,7 @@ class FakeClient:
         """What the next call that posts is refused with."""
         self.sent: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
+        self.warmed: list[str] = []
         self.heads: list[str] = []
         self.closed = False
         self._count = 0
@@ -205,6 +206,10 @@ class FakeClient:
 
     async def cancel(self, run: str) -> None:
         self.cancelled.append(run)
+
+    async def warm(self, conversation: str) -> None:
+        self.warmed.append(conversation)
+        self._refuse()
 
     async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         return self.hits[:limit]

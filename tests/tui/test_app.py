@@ -670,3 +670,27 @@ async def test_the_layout_follows_each_resize_at_once(tmp_path: Path) -> None:
             await pilot.resize_terminal(width, height)
             await until(pilot, lambda n=narrow: pilot.app.has_class("narrow") is n)
             assert pilot.app.has_class("low") is low
+
+
+async def test_a_conversation_is_warmed_when_opened_and_once_when_typing_begins(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("old", "Hello", "Hi")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: client.warmed == ["c0001"])
+        await pilot.press(*"some words")
+        await until(pilot, lambda: client.warmed == ["c0001"] * 2)
+        await pilot.press(*"and more")
+        await pilot.pause()
+        assert client.warmed == ["c0001"] * 2
+
+
+async def test_a_server_that_does_not_warm_up_is_no_trouble(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("old", "Hello", "Hi")
+    client.refuse = ClientError("not_found", "Nothing is served here.")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: client.warmed == ["c0001"])
+        await pilot.pause()
+        assert "Nothing is served here" not in screen_text(pilot)

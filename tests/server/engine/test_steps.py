@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.protocol import Finish, Logprob, Sampling, Stepped, Submit
+from hobnob.server.engine.protocol import WARMED, Finish, Logprob, Sampling, Stepped, Submit
 from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
@@ -86,9 +86,8 @@ class Bench:
         return self.now
 
     def submit(self, run: str, prompt: list[int], **options: Any) -> None:
-        other = {
-            k: options.pop(k) for k in ("emitted", "owner", "interactive", "exact") if k in options
-        }
+        names = ("emitted", "owner", "interactive", "exact", "warm")
+        other = {name: options.pop(name) for name in names if name in options}
         sampling = Sampling(**{"seed": 1, "temperature": 0.0, "max_tokens": 8, **options})
         self.steps.submit(Submit(run, prompt, sampling, **other))
 
@@ -555,6 +554,77 @@ def test_accepted_drafts_save_steps_and_are_counted() -> None:
     stats = bench.frames[-1].stats
     assert stats.drafted == stats.accepted == sum(r.drafted for r in bench.steps.records) > 25
     assert sum(r.decodes + r.accepted for r in bench.steps.records) == 40 - 1
+
+
+# ---- warming up ---------------------------------------------------------------------------------
+
+
+def test_a_warm_up_makes_a_prompt_resident_and_says_nothing() -> None:
+    bench, history = Bench(), long_prompt(50)
+    bench.submit("warm", history, warm=True)
+    bench.finish()
+    assert bench.reason("warm") == WARMED
+    assert bench.tokens["warm"] == [] and bench.text["warm"] == ""
+    assert all(not frame.prefills for frame in bench.frames)
+    bench.submit("a", [*history, 7, 8, 9])
+    bench.finish()
+    assert bench.finishes["a"][0].cached_tokens == 50
+    assert bench.tokens["a"] == greedy([*history, 7, 8, 9], 8)
+
+
+def test_a_warm_up_repeated_costs_one_row() -> None:
+    bench, history = Bench(), long_prompt(50)
+    for _ in range(2):
+        bench.submit("warm-a", history, warm=True)
+        bench.submit("warm-a", history, warm=True)
+        bench.finish()
+        bench.finishes.clear()
+    assert sum(len(chunk.tokens) for chunk in bench.model.steps[-1]) == 1
+
+
+def test_whoever_comes_ends_a_warm_up_and_keeps_what_it_has_read() -> None:
+    bench, history = Bench(), long_prompt(90)
+    bench.submit("warm", history, warm=True)
+    bench.step()
+    read = sum(len(chunk.tokens) for chunk in bench.model.steps[-1])
+    assert 0 < read < 90
+    bench.submit("a", [*history[:80], 3])
+    bench.finish()
+    assert bench.reason("warm") == WARMED
+    assert bench.finishes["a"][0].cached_tokens == read
+    assert sum(record.running > 1 for record in bench.steps.records) == 0
+
+
+def test_nobody_s_step_holds_a_warm_up() -> None:
+    bench = Bench()
+    bench.submit("a", long_prompt(5), max_tokens=8)
+    bench.step()
+    bench.submit("warm", long_prompt(50), warm=True)
+    bench.finish()
+    assert (bench.reason("warm"), bench.reason("a")) == (WARMED, "max_tokens")
+    assert sum(len(chunk.tokens) for step in bench.model.steps for chunk in step) < 5 + 8
+
+
+def test_a_warm_up_is_not_drafted_for_nor_counted_as_running() -> None:
+    bench, history = Bench(speculation=Guesses(1)), long_prompt(50)
+    for _ in range(2):
+        bench.submit("warm", history, warm=True)
+        bench.finish()
+        bench.finishes.clear()
+    assert {frame.stats.running for frame in bench.frames} == {0}
+    assert bench.frames[-1].stats.drafted == 0
+
+
+def test_a_warm_up_that_breaks_the_model_or_does_not_fit_ends_quietly() -> None:
+    bench = Bench()
+    for bad in ([1, 2, POISON], [1] * 200, [N_VOCAB], []):
+        bench.submit("warm", bad, warm=True)
+        bench.finish()
+        assert bench.reason("warm") == WARMED
+        bench.finishes.clear()
+
+
+# ---- records ------------------------------------------------------------------------------------
 
 
 def test_records_leave_at_a_bounded_rate_and_each_once_the_last_before_a_rest() -> None:

@@ -322,6 +322,53 @@ async def test_a_plan_says_what_would_be_sent_and_sends_nothing(edge: Edge) -> N
     assert (await edge.call("GET", "/conversations")).json() == {"conversations": []}
 
 
+# ---- warming up
+
+
+async def finished(edge: Edge) -> str:
+    """A conversation with one reply."""
+    turn = await edge.send()
+    await stream(edge, turn["run"]["id"])
+    return turn["conversation"]["id"]
+
+
+async def test_a_warm_up_asks_for_the_history_alone_and_leaves_no_trace(edge: Edge) -> None:
+    id = await finished(edge)
+    before = (await edge.call("GET", f"/conversations/{id}/messages")).json()
+    answers = [await edge.call("POST", f"/conversations/{id}/warm") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json() == {"warming": True}
+    first, second = edge.engine.submitted[-2:]
+    assert first.warm and first.run == second.run
+    assert (await edge.call("GET", f"/conversations/{id}/messages")).json() == before
+    assert (await edge.call("GET", "/status")).json()["runs"]["live"] == 0
+    edge.engine.runs.clear()
+    await edge.send("next", id)
+    prompt = edge.engine.submitted[-1].prompt
+    assert prompt[: len(first.prompt)] == first.prompt and len(prompt) > len(first.prompt)
+
+
+async def test_a_warm_up_is_not_asked_for_while_anything_else_is_wanted(tmp_path: Path) -> None:
+    async with edge_at(tmp_path, sockets=False, playing=False) as edge:
+        turn = await edge.send()
+        id = turn["conversation"]["id"]
+        edge.engine.finish_all()
+        await stream(edge, turn["run"]["id"])
+        await edge.send("other")
+        answer = await edge.call("POST", f"/conversations/{id}/warm")
+        assert (answer.status_code, answer.json()) == (202, {"warming": False})
+        assert not any(submit.warm for submit in edge.engine.submitted)
+
+
+async def test_an_empty_conversation_or_an_engine_that_is_away_is_not_warmed(edge: Edge) -> None:
+    empty = (await edge.call("POST", "/conversations", json={})).json()["id"]
+    full = await finished(edge)
+    assert (await edge.call("POST", f"/conversations/{empty}/warm")).json() == {"warming": False}
+    edge.engine.die()
+    assert (await edge.call("POST", f"/conversations/{full}/warm")).json() == {"warming": False}
+    assert (await edge.call("POST", "/conversations/ffffffff/warm")).status_code == 404
+
+
 async def test_tokens_are_counted_from_an_address_or_a_body(edge: Edge) -> None:
     assert (await edge.call("GET", "/count", params={"text": "four"})).json() == {"tokens": 4}
     long = "x" * 200_000
