@@ -26,7 +26,7 @@ from hobnob.server.requests import CompletionRequest, ReplyRequest, RunSettings,
 from hobnob.server.sampling_options import to_params
 from hobnob.server.title import title_from
 from hobnob.store.store import Store
-from hobnob.store.values import LIVE, NewRun, Run, Turn
+from hobnob.store.values import LIVE, Damaged, NewRun, Run, Turn
 
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
@@ -71,6 +71,7 @@ class Runs:
         )
         self._finished = Finished(settings.finished_kept, settings.finished_kept_bytes)
         self._arriving: list[int] = []  # prompt tokens of runs that are being stored
+        self._unreadable: set[str] = set()  # in flight, but the disk does not give their log
         self._tasks: set[asyncio.Task[Any]] = set()
         self._journal_task: asyncio.Task[None] | None = None
         self._closing: wire.StreamError | None = None  # set: no run enters, readers end
@@ -88,7 +89,13 @@ class Runs:
         """Runs of an earlier server go on; those older than the bound end failed, text kept."""
         now = asyncio.get_running_loop().time()
         for run in await self._store.in_flight():
-            events = await self._store.events(run.owner, run.id)
+            try:
+                events = await self._store.events(run.owner, run.id)
+            except Damaged:
+                self._unreadable.add(
+                    run.id
+                )  # a damaged page must not keep the others from going on
+                continue
             try:
                 live = recovery.restore(run, events, now=now)
             except recovery.LogUnreadable:
@@ -279,6 +286,11 @@ class Runs:
         """The live run that belongs to a stored one; None when that has ended."""
         if run.status not in LIVE:
             return None
+        if run.id in self._unreadable:
+            raise Gone(
+                "The log of this run lies on a damaged page; see `hobnob doctor --check-db`.",
+                message_id=run.message,
+            )
         if self._tasks:  # committed a moment ago and about to be entered
             await asyncio.wait(set(self._tasks))
         live = self._find(run.owner, run.id)

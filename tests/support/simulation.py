@@ -366,6 +366,8 @@ class Simulation:
         except (HobnobError, StoreError) as error:
             self.note(f"refused: {type(error).__name__}")
             return
+        if client.deleting:
+            return  # the key went with its conversation
         assert client.turn is None or client.turn.run.id == turn.run.id, "one key, two runs"
         if client.turn is None:
             self.note(f"accepted {turn.run.id}")
