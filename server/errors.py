@@ -18,8 +18,7 @@ HobnobError
 │   ├── QueueTimeout      503 queue_timeout          retry
 │   ├── ModelLoading      503 model_loading          retry
 │   └── ServerStopping    503 server_stopping        retry
-├── ModelUnavailable      503 model_unavailable
-└── StoreFailed           507 not_saved
+└── ModelUnavailable      503 model_unavailable
 
 The edge (server/routes) wraps them in the envelope of the API in use.
 """
@@ -139,8 +138,3 @@ class ServerStopping(Busy):
 class ModelUnavailable(HobnobError):
     code = "model_unavailable"
     status = 503
-
-
-class StoreFailed(HobnobError):
-    code = "not_saved"
-    status = 507

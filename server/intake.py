@@ -193,7 +193,7 @@ class Intake:
             text=text,
             model=self._settings.model or text.name,
             planned_s=_now() - started,
-            exact=self._exact(options),
+            exact=self._exact(options) and options.sampling.reproducible,
             parent=parent,
         )
 

@@ -16,6 +16,8 @@ from hobnob.server.errors import InvalidRequest
 MAX_SEED = 2**64 - 1
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
+MAX_BREAKERS = 16
+MAX_BREAKER_BYTES = 40
 MAX_BIASES = 1024
 MAX_LOGPROBS = 20
 
@@ -26,6 +28,16 @@ FLOATS: dict[str, tuple[float, float]] = {
     "repeat_penalty": (0.1, 10.0),
     "presence_penalty": (-10.0, 10.0),
     "frequency_penalty": (-10.0, 10.0),
+    "typical_p": (0.0, 1.0),
+    "top_n_sigma": (-1.0, 100.0),
+    "xtc_probability": (0.0, 1.0),
+    "xtc_threshold": (0.0, 1.0),
+    "dry_multiplier": (0.0, 100.0),
+    "dry_base": (1.0, 10.0),
+    "mirostat_tau": (0.0, 100.0),
+    "mirostat_eta": (0.0, 1.0),
+    "adaptive_target": (-1.0, 1.0),
+    "adaptive_decay": (0.0, 0.99),
 }
 INTEGERS: dict[str, tuple[int, int]] = {
     "seed": (0, MAX_SEED),
@@ -33,9 +45,12 @@ INTEGERS: dict[str, tuple[int, int]] = {
     "repeat_last_n": (0, 1_000_000),
     "max_tokens": (0, 2**31 - 1),
     "logprobs": (-1, MAX_LOGPROBS),
+    "dry_allowed_length": (0, 1_000_000),
+    "dry_penalty_last_n": (0, 1_000_000),
+    "mirostat": (0, 2),
 }
 FLAGS = frozenset({"ignore_eos", "exact"})
-OTHERS = frozenset({"stop", "logit_bias"})
+OTHERS = frozenset({"stop", "logit_bias", "dry_sequence_breakers"})
 NAMES = frozenset({*FLOATS, *INTEGERS, *FLAGS, *OTHERS})
 """Every option there is, as in `-o NAME VALUE` and in the API."""
 
@@ -95,6 +110,8 @@ def _checked(name: str, value: Any, n_vocab: int) -> Any:
         return _integer(name, value, *INTEGERS[name])
     if name == "stop":
         return _stop(value)
+    if name == "dry_sequence_breakers":
+        return _breakers(value)
     if name == "logit_bias":
         return _bias(value, n_vocab)
     if not isinstance(value, bool):
@@ -129,6 +146,21 @@ def _stop(value: Any) -> list[str]:
     if any(len(item) > MAX_STOP_CHARACTERS for item in strings):
         raise InvalidRequest(
             f"A stop string has at most {MAX_STOP_CHARACTERS} characters.", param="stop"
+        )
+    return strings
+
+
+def _breakers(value: Any) -> list[str]:
+    name = "dry_sequence_breakers"
+    strings = [value] if isinstance(value, str) else value
+    if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
+        raise InvalidRequest(f"{name} must be a string or a list of strings.", param=name)
+    strings = list(dict.fromkeys(item for item in strings if item))  # an empty one breaks nothing
+    if len(strings) > MAX_BREAKERS:
+        raise InvalidRequest(f"{name} takes at most {MAX_BREAKERS} strings.", param=name)
+    if any(len(item.encode("utf-8", "replace")) > MAX_BREAKER_BYTES for item in strings):
+        raise InvalidRequest(
+            f"A string of {name} has at most {MAX_BREAKER_BYTES} bytes.", param=name
         )
     return strings
 

@@ -10,8 +10,8 @@ from typing import Any
 from hobnob.exits import Exit, ExitError
 from hobnob.tui.notice import ClientError
 
-_REPEATED = "stop"
-"""The option that takes text as it is written, and several of them."""
+_REPEATED = {"stop", "dry_sequence_breakers"}
+"""The options that take text as it is written, and several of them."""
 
 
 def parse(pairs: Iterable[str]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def parse(pairs: Iterable[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
             raise ExitError(f"-o takes a name and a value, not {pair!r}.", Exit.USAGE, "usage")
-        if name == _REPEATED:
+        if name in _REPEATED:
             options.setdefault(name, []).append(value)
         else:
             options[name] = _value(value)

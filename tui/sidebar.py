@@ -23,7 +23,6 @@ from hobnob.tui.clean import clean
 from hobnob.tui.records import Conversation
 
 UNTITLED = "Untitled"
-FILTER_PAUSE_SECONDS = 0.15
 
 
 class ConversationList(OptionList):

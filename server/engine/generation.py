@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hobnob.server.engine.breakers import Breakers
 from hobnob.server.engine.detokenize import Detokenizer
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
+from hobnob.server.engine.ranking import Row
 from hobnob.server.engine.run import Run
-from hobnob.server.engine.sampling import Drawn, Row, Sampler
+from hobnob.server.engine.sampling import Drawn, Sampler
 from hobnob.server.engine.speculation import Drafter
 from hobnob.server.wire import StopReason
 
@@ -40,6 +42,7 @@ class Generation:
         *,
         piece: Piece,
         spelled: Piece,
+        breakers: Callable[[Sequence[str]], Breakers],
         eog: Sequence[int],
         n_ctx: int,
         now: float,
@@ -61,7 +64,9 @@ class Generation:
         self._n_ctx = n_ctx
         self._spelled = spelled
         banned = eog if submit.sampling.ignore_eos else ()
-        self._sampler = Sampler(submit.sampling, tokens, banned)
+        dry = submit.sampling.dry_multiplier != 0.0
+        found = breakers(submit.sampling.dry_sequence_breakers) if dry else frozenset()
+        self._sampler = Sampler(submit.sampling, tokens, banned, found)
         self._text = Detokenizer(piece, submit.sampling.stop)
         self._count = 0  # tokens of the reply so far, earlier lives included
         self._replayed: str | None = self._replay(submit.emitted) if submit.emitted else None

@@ -156,11 +156,6 @@ class Vocab:
         C.llama_model_meta_val_str(self._model, name, buffer, n + 1)
         return buffer.raw[:n].decode("utf-8", "replace")
 
-    def chat_template(self) -> str | None:
-        """The file's default chat template (Jinja source)."""
-        raw: bytes | None = C.llama_model_chat_template(self._model, None)
-        return None if raw is None else raw.decode("utf-8", "replace")
-
     @property
     def n_ctx_train(self) -> int:
         """The window that the model was trained with, tokens; 0 when the file does not say."""

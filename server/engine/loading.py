@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hobnob.server.engine import exactness, llama, machine, sizing
+from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
@@ -159,9 +160,11 @@ def _speculation(asked: Configure, weights: llama.Weights, pace: Pace) -> Specul
 
 
 def _words(vocab: llama.Vocab) -> Words:
+    spelled = functools.partial(vocab.piece, special=True)
     return Words(
         n_vocab=vocab.n_vocab,
         eog=vocab.eog_tokens(),
         piece=vocab.piece,
-        spelled=functools.partial(vocab.piece, special=True),
+        spelled=spelled,
+        breakers=BreakerFinder(vocab.n_vocab, spelled, vocab.tokenize).find,
     )

@@ -55,6 +55,25 @@ class Sampling(msgspec.Struct, array_like=True, frozen=True):
     max_tokens: int = 0  # 0: up to the window
     ignore_eos: bool = False
     logprobs: int = -1  # -1: none; n: the drawn token's and the n most likely ones'
+    typical_p: float = 1.0  # 1: off
+    top_n_sigma: float = -1.0  # 0 and less: off
+    xtc_probability: float = 0.0  # 0: off
+    xtc_threshold: float = 0.1  # over 0.5: off
+    dry_multiplier: float = 0.0  # 0: off
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64  # tokens looked back, prompt included; 0: off
+    dry_sequence_breakers: list[str] = msgspec.field(default_factory=lambda: ["\n", ":", '"', "*"])
+    mirostat: int = 0  # 0: off; 1 and 2: the versions
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0  # negative: off
+    adaptive_decay: float = 0.9
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the draw depends on nothing but logits, seed, place and the tokens before."""
+        return self.mirostat == 0 and self.adaptive_target < 0.0
 
 
 class Submit(Message, frozen=True, tag=True, array_like=True):

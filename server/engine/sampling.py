@@ -1,13 +1,15 @@
 """The draw of a token from a row of logits.
 
 The samplers run in the order of llama.cpp's default chain (common/common.h and common/sampling.cpp
-there): logit bias, penalties, top-k, top-p, min-p, temperature, draw. Temperature 0 takes the
-most likely token; equal logits are ordered by id.
+there): logit bias, penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature,
+draw. Adaptive-p replaces the draw; mirostat replaces everything but bias and temperature.
+Temperature 0 takes the most likely token that is left; equal logits are ordered by id.
 
 The random number for the i-th generated token is u = n / 2**53, where n is the first 53 bits of
 the 8-byte BLAKE2b digest (read as a big-endian integer) of seed, i and draw, each as 8 bytes
-little-endian; i counts from 0, and draw is 0 (it numbers repeated draws for one place). So the
-draw depends on (logits, parameters, seed, i, tokens before) and nothing else.
+little-endian; i counts from 0, and draw is 0 for the token and 1 for XTC's chance. So the draw
+depends on (logits, parameters, seed, i, tokens before) and nothing else, but for mirostat and
+adaptive-p, which feedback.py explains.
 """
 
 from __future__ import annotations
@@ -20,15 +22,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hobnob.server.engine import feedback, filters
+from hobnob.server.engine.breakers import Breakers
+from hobnob.server.engine.dry import dry_of
 from hobnob.server.engine.protocol import Sampling
+from hobnob.server.engine.ranking import Ids, Row, Values, all_of, at_least, top
 
-Row = NDArray[np.float32]
-Ids = NDArray[np.intp]
-
-_LANES_MAX = 128  # values whose maximum is taken at once when the largest few are looked for
-_FEW = 1024  # up to so many values numpy's stable sort is the fastest
+_XTC_DRAW = 1  # number of XTC's draw for a place
 _KEY = struct.Struct("<QQQ")
 _TOP_P_TRIES = (128, 2048)  # how many of the largest to try before the whole row is sorted
 
@@ -55,26 +56,47 @@ class Sampler:
     """One run's sampling: its parameters and the tokens that its penalties count."""
 
     def __init__(
-        self, sampling: Sampling, tokens: Sequence[int], banned: Iterable[int] = ()
+        self,
+        sampling: Sampling,
+        tokens: Sequence[int],
+        banned: Iterable[int] = (),
+        breakers: Breakers = frozenset(),
     ) -> None:
         """`tokens`: prompt and what was generated. `banned` are never drawn."""
         self._p = sampling
         self._bias = _bias(sampling.logit_bias, banned)
-        self._penalises = sampling.repeat_last_n > 0 and (
-            sampling.repeat_penalty != 1.0
-            or sampling.presence_penalty != 0.0
-            or sampling.frequency_penalty != 0.0
+        self._dry = dry_of(sampling, tokens, breakers)
+        self._mirostat = feedback.mirostat_of(sampling)
+        self._adaptive = feedback.adaptive_of(sampling)
+        self._chained = sampling.typical_p < 1.0 or sampling.top_n_sigma > 0.0
+        self._excludes = sampling.xtc_probability > 0.0
+        self._penalises = (
+            sampling.repeat_last_n > 0
+            and not sampling.mirostat
+            and (
+                sampling.repeat_penalty != 1.0
+                or sampling.presence_penalty != 0.0
+                or sampling.frequency_penalty != 0.0
+            )
         )
         self._recent: list[int] = []
         self._counts: Counter[int] = Counter()
         if self._penalises:
             for token in tokens[-sampling.repeat_last_n :]:
-                self.accept(token)
+                self._count(token)
 
     def accept(self, token: int) -> None:
         """The token is part of the reply now."""
-        if not self._penalises:
-            return
+        if self._penalises:
+            self._count(token)
+        if self._dry is not None:
+            self._dry.accept(token)
+        if self._mirostat is not None:
+            self._mirostat.accept(token)
+        if self._adaptive is not None:
+            self._adaptive.accept(token)
+
+    def _count(self, token: int) -> None:
         self._recent.append(token)
         self._counts[token] += 1
         if len(self._recent) > self._p.repeat_last_n:
@@ -92,8 +114,8 @@ class Sampler:
         return _with_logprobs(logits, token, self._p.logprobs)
 
     def _adjusted(self, logits: Row) -> Row:
-        """The row after bias and penalties; the row itself when there are none."""
-        if not self._bias and not self._counts:
+        """The row after bias, penalties and DRY; the row itself when there are none."""
+        if not self._bias and not self._counts and self._dry is None:
             return logits
         row = logits.copy()
         if self._bias:
@@ -101,6 +123,8 @@ class Sampler:
             row[ids] += values
         if self._counts:
             self._penalise(row)
+        if self._dry is not None:
+            self._dry.penalise(row)
         return row
 
     def _penalise(self, row: Row) -> None:
@@ -118,22 +142,47 @@ class Sampler:
         likeliest = int(row.argmax())  # a NaN, where there is one
         if not math.isfinite(row[likeliest]):
             raise BadLogits("the most likely token has no finite logit")
-        if p.temperature <= 0.0 or p.top_k == 1:
+        if self._mirostat is not None:
+            return self._mirostat.draw(row, p.temperature, uniform(p.seed, index))
+        if p.top_k == 1 or (p.temperature <= 0.0 and not self._excludes):
             return likeliest
         ids, values = self._candidates(row)
-        values = _min_p(values, p.min_p)
-        weights = np.exp((values - values[0]) / p.temperature)
-        total = np.cumsum(weights)
-        at = int(np.searchsorted(total, uniform(p.seed, index) * total[-1], side="right"))
-        return int(ids[min(at, values.size - 1)])
+        values = filters.min_p(values, p.min_p)
+        if self._excludes and uniform(p.seed, index, _XTC_DRAW) <= p.xtc_probability:
+            first = filters.excluded_top(values, p.xtc_threshold)
+            ids, values = ids[first:], values[first:]
+        if p.temperature <= 0.0:
+            return int(ids[0])
+        scaled = (values - values[0]) / p.temperature
+        u = uniform(p.seed, index)
+        if self._adaptive is not None:
+            return self._adaptive.draw(ids[: values.size], scaled, u)
+        return int(ids[feedback.pick(np.exp(scaled), u)])
 
-    def _candidates(self, row: Row) -> tuple[Ids, NDArray[np.float64]]:
-        """Ids and logits that top-k and top-p leave, the largest first, equals by id."""
-        k = self._p.top_k
-        limited = 0 < k < row.size
-        ids = top(row, k) if limited else _all(row, self._p)
+    def _candidates(self, row: Row) -> tuple[Ids, Values]:
+        """Ids and logits that the filters up to top-p leave; there may be more ids than logits."""
+        p = self._p
+        limited = 0 < p.top_k < row.size
+        if self._chained:
+            return self._chain(row, limited)
+        ids = top(row, p.top_k) if limited else _all(row, p)
         values = row[ids].astype(np.float64)
-        return ids, _top_p(values, self._p.top_p) if limited else values
+        return ids, filters.top_p(values, p.top_p) if limited else values
+
+    def _chain(self, row: Row, limited: bool) -> tuple[Ids, Values]:
+        """As `_candidates`, with what comes before top-p and needs all of its candidates."""
+        p = self._p
+        bound = filters.sigma_bound(row, p.top_n_sigma) if p.top_n_sigma > 0.0 else -math.inf
+        if limited:
+            ids = top(row, p.top_k)
+            ids = ids[row[ids] >= bound]
+        else:
+            ids = at_least(row, bound)
+        values = row[ids].astype(np.float64)
+        if p.typical_p < 1.0:
+            kept = filters.typical(values, p.typical_p)
+            ids, values = ids[kept], values[kept]
+        return ids, filters.top_p(values, p.top_p)
 
 
 def _bias(biases: dict[int, float], banned: Iterable[int]) -> tuple[Ids, Row] | None:
@@ -145,32 +194,14 @@ def _bias(biases: dict[int, float], banned: Iterable[int]) -> tuple[Ids, Row] | 
     return ids, np.fromiter(values.values(), np.float32, len(values))
 
 
-def top(row: Row, k: int) -> Ids:
-    """Ids of the k largest, the largest first, equals by id.
-
-    Of the maxima of many small groups the k-th largest is a bound that at least k values reach,
-    and few more do: two passes over the row and a short sort instead of a partition of it all.
-    Groups are strided (every n-th value), which numpy reduces fastest. No value may be NaN.
-    """
-    lanes = min(_LANES_MAX, row.size // (8 * k))
-    if lanes < 2:
-        return _sorted(row, np.arange(row.size))[:k]
-    groups = row.size // lanes
-    maxima = row[: lanes * groups].reshape(lanes, groups).max(axis=0)
-    bound = np.partition(maxima, groups - k)[groups - k]
-    if bound == -math.inf:  # fewer than k groups have a token that may be drawn
-        return _sorted(row, np.arange(row.size))[:k]
-    return _sorted(row, np.flatnonzero(row >= bound))[:k]
-
-
 def _all(row: Row, p: Sampling) -> Ids:
     """The ids that matter when top-k is off: all, or those that top-p or min-p can leave."""
     largest = float(row.max())
     if p.min_p > 0.0 and p.top_p >= 1.0:
-        ids = np.flatnonzero(row >= largest + math.log(p.min_p))
-        return _sorted(row, ids if ids.size else np.arange(row.size))
+        ids = at_least(row, largest + math.log(p.min_p))
+        return ids if ids.size else all_of(row)
     if p.top_p >= 1.0:
-        return _sorted(row, np.arange(row.size))
+        return all_of(row)
     wanted = p.top_p * float(np.exp(row - np.float32(largest)).sum(dtype=np.float64))
     for k in (*_TOP_P_TRIES, row.size):
         ids = top(row, min(k, row.size))
@@ -178,34 +209,6 @@ def _all(row: Row, p: Sampling) -> Ids:
         if mass[-1] >= wanted:
             break
     return ids[: int(np.searchsorted(mass, wanted)) + 1]
-
-
-def _sorted(row: Row, ids: Ids) -> Ids:
-    """The largest first; equals by id, as `ids` ascend."""
-    values = row[ids]
-    if ids.size <= _FEW:
-        return ids[np.argsort(-values, kind="stable")]
-    # numpy's stable argsort is forty times slower than its sort of integers: pack value and id
-    bits = values.view(np.int32).astype(np.int64)
-    ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    packed = np.sort((-ordered << 32) | ids)
-    return (packed & 0xFFFFFFFF).astype(np.intp)
-
-
-def _top_p(values: NDArray[np.float64], p: float) -> NDArray[np.float64]:
-    """The fewest of the largest whose probability reaches p."""
-    if p >= 1.0:
-        return values
-    mass = np.cumsum(np.exp(values - values[0]))
-    return values[: int(np.searchsorted(mass, p * mass[-1])) + 1]
-
-
-def _min_p(values: NDArray[np.float64], p: float) -> NDArray[np.float64]:
-    """Those at least p times as likely as the first."""
-    if p <= 0.0:
-        return values
-    keep = int(np.searchsorted(-values, -(values[0] + math.log(p)), side="right"))
-    return values[: max(1, keep)]
 
 
 def _with_logprobs(logits: Row, token: int, n: int) -> Drawn:

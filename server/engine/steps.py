@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hobnob.server.engine.breakers import Breakers
 from hobnob.server.engine.generation import Generation, Piece, joined
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
@@ -50,6 +51,8 @@ class Words:
     piece: Piece
     spelled: Piece
     """Control tokens' bytes too."""
+    breakers: Callable[[Sequence[str]], Breakers]
+    """The token sequences of texts that no repetition reaches across."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,7 @@ class Steps:
             submit,
             piece=self._words.piece,
             spelled=self._words.spelled,
+            breakers=self._words.breakers,
             eog=self._words.eog,
             n_ctx=self._limits.n_ctx,
             now=self._clock(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import FakeEngine
@@ -86,6 +87,16 @@ async def test_a_reply_is_exact_by_default_where_that_is_cheap_and_called_so_onl
         reader = await bench.runs.follow(OWNER, turn.run.id)
         assert (await next_of(reader, wire.MessageStart)).exact is said
         assert [submit.exact for submit in bench.engine.submitted] == [submitted]
+
+
+@pytest.mark.parametrize("options", [{"mirostat": 2}, {"adaptive_target": 0.5}])
+async def test_a_reply_whose_draws_depend_on_more_than_its_seed_is_not_called_exact(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    async with bench_at(tmp_path, FakeEngine(exact_rows=63)) as bench:
+        turn = await bench.send(options={"exact": True, **options})
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageStart)).exact is False
 
 
 def test_before_the_weights_are_loaded_the_window_is_what_was_trained_and_configured() -> None:

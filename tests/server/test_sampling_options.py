@@ -107,6 +107,21 @@ def test_stop_strings_that_are_refused(stop: Any) -> None:
     assert error.value.param == "stop"
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("x", ["x"]), (["", "\n", "\n"], ["\n"]), ([], []), (["é" * 20], ["é" * 20])],
+)
+def test_sequence_breakers_that_are_taken(given: Any, taken: list[str]) -> None:
+    assert resolved({"dry_sequence_breakers": given}).sampling.dry_sequence_breakers == taken
+
+
+@pytest.mark.parametrize("given", [1, [1], [None], ["é" * 21], [str(n) for n in range(17)]])
+def test_sequence_breakers_that_are_refused(given: Any) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        resolved({"dry_sequence_breakers": given})
+    assert error.value.param == "dry_sequence_breakers"
+
+
 def test_biases_take_ids_as_numbers_or_as_json_has_them() -> None:
     assert resolved({"logit_bias": {"5": 1, 999: -100}}).sampling.logit_bias == {5: 1.0, 999: -100}
 

@@ -79,7 +79,7 @@ def test_the_header_can_be_read(vocab: Vocab) -> None:
     assert vocab.meta("general.architecture") == "llama"
     assert vocab.meta("no.such.key") is None
     assert vocab.n_ctx_train == 8192
-    assert "im_start" in (vocab.chat_template() or "")
+    assert "im_start" in (vocab.meta("tokenizer.chat_template") or "")
 
 
 @pytest.mark.parametrize("id", [-1, 10**6])

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hobnob.server.engine.protocol import Sampling
-from hobnob.server.engine.sampling import BadLogits, Sampler, top, uniform
+from hobnob.server.engine.ranking import top
+from hobnob.server.engine.sampling import BadLogits, Sampler, uniform
 
 N = 3000
 

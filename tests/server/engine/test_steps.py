@@ -66,7 +66,13 @@ class Bench:
         self.steps = Steps(
             self.model,
             self.memory,
-            Words(N_VOCAB, [EOG], lambda id: LETTERS.get(id, b"?"), lambda id: b"<%d>" % id),
+            Words(
+                N_VOCAB,
+                [EOG],
+                lambda id: LETTERS.get(id, b"?"),
+                lambda id: b"<%d>" % id,
+                lambda texts: frozenset((ord(text),) for text in texts if ord(text) < N_VOCAB),
+            ),
             Limits(n_ctx, running, rows, exact_rows, outputs),
             pace=Pace(rows, 1.0),
             threads=Threads(1),

@@ -321,6 +321,28 @@ async def test_options_reach_the_engine(edge: Edge) -> None:
     assert (sampling.stop, sampling.max_tokens) == (["x"], 3)
 
 
+async def test_samplers_by_llama_server_s_names_reach_the_engine(edge: Edge) -> None:
+    options = {
+        "typical_p": 0.9,
+        "top_n_sigma": 1.5,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "dry_multiplier": 0.8,
+        "dry_base": 2.0,
+        "dry_allowed_length": 3,
+        "dry_penalty_last_n": 500,
+        "dry_sequence_breakers": ["\n", "---"],
+        "mirostat": 2,
+        "mirostat_tau": 4.0,
+        "mirostat_eta": 0.2,
+        "adaptive_target": 0.4,
+        "adaptive_decay": 0.8,
+    }
+    await edge.chat(**options)
+    sampling = edge.engine.submitted[-1].sampling
+    assert {name: getattr(sampling, name) for name in options} == options
+
+
 @pytest.mark.parametrize(
     ("given", "stop"),
     [("", []), ([""], []), (["", "x"], ["x"]), ([], []), (None, []), ("x", ["x"]), ([" "], [" "])],
