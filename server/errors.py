@@ -3,6 +3,7 @@
 HobnobError
 ├── InvalidRequest        400 invalid_request
 │   ├── PromptTooLong     400 context_length_exceeded
+│   ├── TextTooLong       400 context_length_exceeded (too long even to be counted in tokens)
 │   └── EmptyPrompt       400 empty_prompt
 ├── Unauthorized          401 unauthorized
 ├── Forbidden             403 forbidden              (Host, Origin)
@@ -59,6 +60,10 @@ class PromptTooLong(InvalidRequest):
         )
         self.n_prompt_tokens = n_prompt_tokens
         self.n_ctx = n_ctx
+
+
+class TextTooLong(InvalidRequest):
+    code = PromptTooLong.code
 
 
 class EmptyPrompt(InvalidRequest):

@@ -22,6 +22,7 @@ from hobnob.server.errors import (
     ModelLoading,
     ModelUnavailable,
     PromptTooLong,
+    TextTooLong,
 )
 from hobnob.server.requests import ROOT, CompletionRequest, ReplyRequest, RunSettings, TurnRequest
 from hobnob.server.sampling_options import Options
@@ -93,9 +94,7 @@ class Intake:
     def _check_size(self, size: int, param: str) -> None:
         limit = self._settings.max_text_bytes
         if size > limit:
-            raise InvalidRequest(
-                f"The text has {size} bytes; at most {limit} are taken.", param=param
-            )
+            raise TextTooLong(f"The text has {size} bytes; at most {limit} are taken.", param=param)
 
     async def turn(self, request: TurnRequest) -> Prepared:
         if request.conversation is None:

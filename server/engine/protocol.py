@@ -167,6 +167,7 @@ class Rendered(Message, frozen=True, tag=True, array_like=True):
     id: int
     tokens: list[int] = []
     error: str | None = None  # one sentence: what the template or tokenizer said
+    too_long: bool = False  # the error: it cannot fit the window, whatever its tokens
 
 
 class Logprob(msgspec.Struct, array_like=True, frozen=True):

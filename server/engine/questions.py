@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hobnob.server.engine.protocol import Render, Rendered, Tokenize
-from hobnob.server.errors import Busy, EngineFailed, HobnobError, InvalidRequest
+from hobnob.server.errors import Busy, EngineFailed, HobnobError, InvalidRequest, TextTooLong
 
 MAX_OPEN = 256
 MAX_DEATHS = 2
@@ -67,7 +67,8 @@ class Questions:
         if rendered.error is None:
             waiting.answer.set_result(rendered.tokens)
         else:
-            waiting.answer.set_exception(InvalidRequest(rendered.error, param="messages"))
+            kind = TextTooLong if rendered.too_long else InvalidRequest
+            waiting.answer.set_exception(kind(rendered.error, param="messages"))
 
     def died(self, reason: str) -> None:
         """The process that was asked is gone."""

@@ -213,7 +213,7 @@ def _all(row: Row, p: Sampling) -> Ids:
 
 def _with_logprobs(logits: Row, token: int, n: int) -> Drawn:
     largest = float(logits.max())
-    scale = largest + math.log(float(np.exp(logits.astype(np.float64) - largest).sum()))
+    scale = largest + math.log(float(np.exp(logits - np.float32(largest)).sum(dtype=np.float64)))
     best = top(logits, n) if n > 0 else np.empty(0, np.intp)
     most = tuple((int(id), float(logits[id]) - scale) for id in best)
     return Drawn(token, float(logits[token]) - scale, most)

@@ -36,6 +36,10 @@ class TemplateError(Exception):
     """No prompt can be made: one sentence for a person."""
 
 
+class TextTooLong(TemplateError):
+    """The messages cannot fit the window, whatever their tokens."""
+
+
 class TemplateRefused(TemplateError):
     """The template itself refused the messages (`raise_exception`), or left one of them out."""
 

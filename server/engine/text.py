@@ -18,7 +18,7 @@ from typing import Protocol, Self
 
 from hobnob.server.engine.llama import LlamaError, LoadError, Vocab
 from hobnob.server.engine.protocol import ChatMessage, TextReady
-from hobnob.server.engine.sandbox import TemplateBroken, TemplateError
+from hobnob.server.engine.sandbox import TemplateBroken, TemplateError, TextTooLong
 from hobnob.server.engine.template import CHATML, PLAIN, ChatTemplate, Marker, Part, Reply, Text
 
 MAX_TEXT_CHARS = 16_000_000  # of all messages together, whatever the window
@@ -45,7 +45,7 @@ _TEMPLATE_KEYS = (
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-__all__ = ["TemplateError", "TextService"]
+__all__ = ["TemplateError", "TextService", "TextTooLong"]
 
 
 class Words(Protocol):
@@ -174,7 +174,7 @@ class TextService:
             self._longest = max(len(self._vocab.piece(t, True)) for t in range(self._vocab.n_vocab))
         most = min(self._n_ctx * self._longest, MAX_TEXT_CHARS)
         if chars > most:
-            raise TemplateError(
+            raise TextTooLong(
                 f"The text has {chars} characters; the context window of {self._n_ctx} tokens "
                 f"holds {most} at the very most."
             )

@@ -124,7 +124,7 @@ class TextThread:
 
     def _main(self) -> None:
         from hobnob.server.engine.llama import LlamaError
-        from hobnob.server.engine.text import TemplateError, TextService
+        from hobnob.server.engine.text import TemplateError, TextService, TextTooLong
 
         try:
             service = TextService.open(Path(self._configure.model), n_ctx=self._configure.n_ctx)
@@ -146,7 +146,8 @@ class TextThread:
                 else:
                     tokens = service.tokenize(asked.text)
             except TemplateError as error:
-                self._send(Rendered(asked.id, error=str(error)))
+                too_long = isinstance(error, TextTooLong)
+                self._send(Rendered(asked.id, error=str(error), too_long=too_long))
             except Exception:  # the text thread's guard: one bad text costs one answer
                 log.exception("a text could not be rendered")
                 self._send(Rendered(asked.id, error="The text could not be turned into tokens."))

@@ -12,7 +12,7 @@ from support_runs import OWNER, bench_at, next_of
 from hobnob.server import wire
 from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.engine.state import EngineState, EngineStatus
-from hobnob.server.errors import EmptyPrompt, InvalidRequest
+from hobnob.server.errors import EmptyPrompt, InvalidRequest, TextTooLong
 from hobnob.server.intake import expected_n_ctx
 from hobnob.server.requests import CompletionRequest, TurnRequest
 
@@ -55,9 +55,10 @@ async def test_a_completion_needs_messages_of_a_bounded_size(tmp_path: Path) -> 
     async with bench_at(tmp_path, max_text_bytes=10) as bench:
         with pytest.raises(EmptyPrompt):
             await bench.runs.complete(CompletionRequest(OWNER, []))
-        with pytest.raises(InvalidRequest, match="10"):
+        with pytest.raises(TextTooLong, match="11 bytes; at most 10") as error:
             messages = [ChatMessage("user", "123456"), ChatMessage("user", "éé1")]
             await bench.runs.complete(CompletionRequest(OWNER, messages))
+        assert (error.value.code, error.value.status) == ("context_length_exceeded", 400)
 
 
 async def test_a_new_conversation_has_no_message_to_answer(tmp_path: Path) -> None:

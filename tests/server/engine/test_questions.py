@@ -8,7 +8,7 @@ import pytest
 
 from hobnob.server.engine.protocol import Rendered, Tokenize
 from hobnob.server.engine.questions import MAX_OPEN, Question, Questions
-from hobnob.server.errors import Busy, EngineFailed, ServerStopping
+from hobnob.server.errors import Busy, EngineFailed, InvalidRequest, ServerStopping, TextTooLong
 
 
 async def ask(questions: Questions, text: str) -> asyncio.Task[list[int]]:
@@ -32,6 +32,20 @@ async def test_a_question_waits_for_a_process_and_is_asked_once_of_each() -> Non
     assert await task == [1, 2]
     assert questions.open_count == 0
     questions.answered(Rendered(asked[0].id, [3]))  # late: nobody waits
+
+
+@pytest.mark.parametrize(("too_long", "kind"), [(False, InvalidRequest), (True, TextTooLong)])
+async def test_what_the_text_is_refused_for_is_told(
+    too_long: bool, kind: type[InvalidRequest]
+) -> None:
+    questions = Questions()
+    task = await ask(questions, "a")
+    asked: list[Question] = []
+    questions.can_ask(asked.append)
+    questions.answered(Rendered(asked[0].id, error="9 characters", too_long=too_long))
+    with pytest.raises(InvalidRequest, match="9 characters") as error:
+        await task
+    assert type(error.value) is kind
 
 
 async def test_a_question_that_two_processes_died_with_is_given_up() -> None:
