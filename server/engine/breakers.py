@@ -21,7 +21,7 @@ _REST_MAX = 20  # tokens after the first
 
 class BreakerFinder:
     """Of one vocabulary. The step thread's: it takes the texts of all tokens when the first run
-    needs them (0.1 s for 49,000), and a few milliseconds for a text that it has not met."""
+    needs them (0.2 s for 49,000), and a few milliseconds for a text that it has not met."""
 
     def __init__(
         self,

@@ -10,6 +10,10 @@ the 8-byte BLAKE2b digest (read as a big-endian integer) of seed, i and draw, ea
 little-endian; i counts from 0, and draw is 0 for the token and 1 for XTC's chance. So the draw
 depends on (logits, parameters, seed, i, tokens before) and nothing else, but for mirostat and
 adaptive-p, which feedback.py explains.
+
+Draws run one after the other: 16 of them took 1.0 ms together with the default options and 2.0 ms
+with penalties, of 49,152 logits each on a 2-core machine, so threads were not tried. With top-k
+off and a flat row they took 39 ms, nearly all of it in sorting.
 """
 
 from __future__ import annotations
