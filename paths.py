@@ -75,6 +75,11 @@ class Paths:
         return self.state_dir / "engine.log"
 
     @property
+    def snapshots_dir(self) -> Path:
+        """What the engine computed of finished conversations; to be lost without a loss."""
+        return self.cache_dir / "snapshots"
+
+    @property
     def printed_dir(self) -> Path:
         """One small file per unfinished `hobnob ask`: how many bytes of the reply are printed."""
         return self.state_dir / "printed"

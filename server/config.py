@@ -56,6 +56,19 @@ class CapacityConfig(BaseModel):
     """Ended replies kept in memory for clients that come back."""
 
 
+class SnapshotsConfig(BaseModel):
+    """What is kept of finished conversations, so that they need not be read again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: str | None = None
+    """A folder is made in it; None: in the cache folder."""
+    disk_mb: Count = 4096
+    """At most, and never more than a tenth of what is free; 0: nothing is kept on disk."""
+    ram_mb: Count | None = None
+    """With what is saved of replies that were put aside; None: a quarter of what is free."""
+
+
 class Config(BaseSettings):
     """Zero and "auto" mean: choose."""
 
@@ -106,6 +119,7 @@ class Config(BaseSettings):
     """What a loss of power may take; `full` costs an fsync a message and one a reply."""
 
     capacity: CapacityConfig = CapacityConfig()
+    snapshots: SnapshotsConfig = SnapshotsConfig()
     sampling: dict[str, Any] = {}
     """Default sampling options."""
 
@@ -122,6 +136,12 @@ class Config(BaseSettings):
         except InvalidRequest as error:
             raise ValueError(error.message) from None
         return value
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "capacity": CapacityConfig,
+    "snapshots": SnapshotsConfig,
+}
 
 
 def load(config_file: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
@@ -201,7 +221,8 @@ def _sentence(error: ValidationError, layers: tuple[tuple[str, dict[str, Any]], 
     where = next((name for name, values in layers if names and names[0] in values), "")
     prefix = f"{key} ({where})" if where else key
     if first["type"] == "extra_forbidden":
-        known = CapacityConfig.model_fields if len(names) > 1 else Config.model_fields
+        section = _SECTIONS.get(names[0], Config) if len(names) > 1 else Config
+        known = section.model_fields
         near = difflib.get_close_matches(names[-1], known, n=1)
         return f"{prefix}: there is no such key{f'; did you mean {near[0]}?' if near else '.'}"
     message = first["msg"].removeprefix("Value error, ").rstrip(".")

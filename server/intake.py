@@ -141,6 +141,7 @@ class Intake:
             interactive=False,
             exact=self._exact(options),
             warm=True,
+            group=conversation.id,
         )
 
     async def reply(self, request: ReplyRequest) -> Prepared:

@@ -162,6 +162,7 @@ class LiveRun:
             owner=self.job.owner,
             interactive=self.job.interactive,
             exact=exact if self.job.exact is None else self.job.exact,
+            group=self.job.conversation,
         )
 
     def start(self) -> None:

@@ -40,6 +40,8 @@ from hobnob.store.values import StoreError
 LOG_BYTES = 2 * 1024 * 1024
 LOGS_KEPT = 2
 LAST_MODEL = "last-model"
+SNAPSHOTS = "hobnob-snapshots"
+MB = 1024 * 1024
 
 FLAGS = ("model", "host", "port", "ctx", "sequences", "threads", "gpu_layers", "seed")
 
@@ -279,8 +281,10 @@ def _engine(
     settings: Config, paths: Paths, bounds: Capacity, chosen: Model | HobnobError
 ) -> EngineService:
     if not isinstance(chosen, Model):
-        return AbsentEngine(Failure(chosen.code, chosen.message))
-    engine = Engine(_configure(settings, bounds, chosen), log_path=paths.engine_log)
+        failure = Failure(chosen.code, chosen.message)
+        return AbsentEngine(failure, _snapshots_folder(settings, paths))
+    configure = _configure(settings, bounds, chosen, _snapshots_folder(settings, paths))
+    engine = Engine(configure, log_path=paths.engine_log)
     engine.listen(_Remembering(paths.state_dir / LAST_MODEL, chosen))
     return engine
 
@@ -336,7 +340,16 @@ def _run_settings(settings: Config, bounds: Capacity, model: ServedModel) -> Run
     )
 
 
-def _configure(settings: Config, bounds: Capacity, model: Model) -> Configure:
+def _snapshots_folder(settings: Config, paths: Paths) -> Path:
+    """One of our own: strange files in it are removed."""
+    chosen = settings.snapshots.folder
+    if chosen is None:
+        return paths.snapshots_dir
+    return Path(os.path.abspath(os.path.expanduser(chosen))) / SNAPSHOTS
+
+
+def _configure(settings: Config, bounds: Capacity, model: Model, snapshots: Path) -> Configure:
+    ram_mb = settings.snapshots.ram_mb
     return Configure(
         model=str(model.path),
         n_ctx=settings.ctx,
@@ -349,6 +362,9 @@ def _configure(settings: Config, bounds: Capacity, model: Model) -> Configure:
         flash_attn=settings.flash_attn,
         target_gap_ms=settings.target_gap_ms,
         speculation=settings.speculation,
+        snapshot_folder=str(snapshots),
+        snapshot_disk_bytes=settings.snapshots.disk_mb * MB,
+        snapshot_ram_bytes=-1 if ram_mb is None else ram_mb * MB,
     )
 
 

@@ -33,12 +33,16 @@ STATS = (
     ("decode_tps", "hobnob_decode_tokens_per_second", "Reply tokens, moving average."),
     ("threads", "hobnob_threads", "CPU threads of the last step."),
     ("saved_bytes", "hobnob_saved_bytes", "RAM that holds states of runs put aside."),
+    ("snapshot_ram_bytes", "hobnob_snapshot_ram_bytes", "RAM that holds finished conversations."),
+    ("snapshot_disk_bytes", "hobnob_snapshot_disk_bytes", "The same on disk."),
 )
 STATS_COUNTED = (
     ("evicted_cells", "hobnob_evicted_cells", "Cells of cached prefixes given up."),
     ("saved", "hobnob_saved_stretches", "Stretches of cells saved to RAM."),
     ("restored", "hobnob_restored_stretches", "Stretches of cells put back from RAM."),
     ("moved_cells", "hobnob_moved_cells", "Cells moved to win back gaps."),
+    ("snapshot_written_bytes", "hobnob_snapshot_written_bytes", "Of snapshots, to disk."),
+    ("restored_tokens", "hobnob_restored_tokens", "Tokens put back from snapshots."),
     ("drafted", "hobnob_drafted_tokens", "Tokens guessed by speculation."),
     ("accepted", "hobnob_accepted_tokens", "Guessed tokens that were drawn."),
 )

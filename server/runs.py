@@ -272,6 +272,7 @@ class Runs:
         for live in found:
             await self._wait_for_end(live)
         self._finished.drop_conversation(owner, conversation)
+        await self._engine.forget(conversation)
 
     # ---- inside
 

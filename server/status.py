@@ -77,6 +77,12 @@ class StatusReport:
                 "overhead_s": stats.overhead_s,
             },
             "speculation": {"drafted": stats.drafted, "accepted": stats.accepted},
+            "snapshots": {
+                "ram_bytes": stats.snapshot_ram_bytes,
+                "disk_bytes": stats.snapshot_disk_bytes,
+                "written_bytes": stats.snapshot_written_bytes,
+                "restored_tokens": stats.restored_tokens,
+            },
             "runs": {
                 "live": self._runs.live_count,
                 "waiting": self._runs.waiting_count,

@@ -199,7 +199,7 @@ def _model_line(one: dict[str, Any]) -> str:
 def _status_lines(found: dict[str, Any]) -> list[str]:
     server, engine, model = (_part(found, name) for name in ("server", "engine", "model"))
     sequences, cells = _part(found, "sequences"), _part(found, "cells")
-    speed = _part(found, "throughput")
+    speed, kept = _part(found, "throughput"), _part(found, "snapshots")
     lines = [
         f"server      {server.get('url')}, pid {server.get('pid')}, "
         f"hobnob {server.get('version')}, up {float(server.get('uptime_s') or 0):.0f} s",
@@ -212,6 +212,9 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         f"{cells.get('total')} in all",
         f"throughput  {speed.get('prefill_tps')} tokens/s read, "
         f"{speed.get('decode_tps')} tokens/s written",
+        f"snapshots   {_megabytes(kept.get('ram_bytes'))} in memory, "
+        f"{_megabytes(kept.get('disk_bytes'))} on disk, "
+        f"{kept.get('restored_tokens') or 0} tokens not read again",
     ]
     failure = engine.get("failure")
     if isinstance(failure, dict):
@@ -225,6 +228,10 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
 def _part(found: dict[str, Any], name: str) -> dict[str, Any]:
     part = found.get(name)
     return part if isinstance(part, dict) else {}
+
+
+def _megabytes(size: object) -> str:
+    return f"{size / 2**20:.0f} MB" if isinstance(size, int) else "0 MB"
 
 
 def _size(size: object) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+from hobnob.server.engine import snapshot_files
 from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
 from hobnob.server.engine.state import EngineState, EngineStatus, Listener
 from hobnob.server.errors import ModelUnavailable
@@ -11,8 +15,9 @@ from hobnob.server.wire import Failure
 class AbsentEngine:
     """Failed from the start, with a reason; takes no work."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, snapshots: Path) -> None:
         self._failure = failure
+        self._snapshots = snapshots
         self._status = EngineStatus(state=EngineState.FAILED, failure=failure)
 
     @property
@@ -44,3 +49,8 @@ class AbsentEngine:
 
     def cancel(self, run: str) -> None:
         """No run is ever in it."""
+
+    async def forget(self, group: str) -> None:
+        """What an engine of an earlier server kept."""
+        tag = snapshot_files.tag_of(group)
+        await asyncio.to_thread(snapshot_files.forget, self._snapshots, tag)

@@ -8,7 +8,7 @@ Prefixes are only ever shared within one owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -131,6 +131,9 @@ class Cells:
 
     def exact(self, seq: int) -> int:
         return self._open[seq].exact
+
+    def owner(self, seq: int) -> str:
+        return self._open[seq].owner
 
     def holding(self, seq: int) -> Holding:
         return self._open[seq].holding
@@ -262,21 +265,24 @@ class Cells:
         self._ids.append(seq)
         self._cached = None
 
-    def evict(self, cells: int) -> list[Cut]:
+    def evict(self, cells: int, before: Callable[[int], None] = lambda seq: None) -> list[Cut]:
         """Takes at least `cells` from cached sequences if they have so many, the longest unused
-        first and tails before heads. Returns what was cut, for the model to follow."""
+        first and tails before heads. Returns what was cut, for the model to follow; `before` is
+        told each sequence while it is still whole."""
         cuts: list[Cut] = []
         for seq in self._cached_by_age():
             if cells <= 0:
                 break
-            before = self._used
+            before(seq)
+            used = self._used
             cuts.append(self._trim(seq, cells))
-            cells -= before - self._used
+            cells -= used - self._used
         return cuts
 
-    def evict_id(self) -> Cut | None:
+    def evict_id(self, before: Callable[[int], None] = lambda seq: None) -> Cut | None:
         """Frees the id of the cached sequence unused for longest; None when there is none."""
         for seq in self._cached_by_age():
+            before(seq)
             self.close(seq)
             return Cut(seq, 0)
         return None

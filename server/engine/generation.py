@@ -54,6 +54,7 @@ class Generation:
             tokens=tokens,
             n_prompt=len(submit.prompt),
             owner=submit.owner,
+            group=submit.group,
             interactive=submit.interactive,
             exact=submit.exact,
             warm=submit.warm,

@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hobnob.server.engine import snapshot_files
 from hobnob.server.engine.process import WORKER, BadFrame, EngineProcess
 from hobnob.server.engine.protocol import (
     Cancel,
     ChatMessage,
     Command,
     Configure,
+    Forget,
     LoadFailed,
     LoadProgress,
     Ready,
@@ -50,7 +52,7 @@ class Patience:
     step_s: float = 120.0  # between frames while runs are in the engine
     load_s: float = 900.0  # between signs of progress while it loads
     answer_s: float = 60.0  # for a question to the text thread
-    close_s: float = 1.5  # between Shutdown and the kill
+    close_s: float = 2.2  # between Shutdown and the kill: it saves what it can
     end_s: float = 5.0  # between the end of its frames and the kill
     first_backoff_s: float = 1.0  # before the second restart in a row; the first is at once
     max_backoff_s: float = 30.0
@@ -78,6 +80,7 @@ class Engine:
         self._text_known = asyncio.Event()
         self._process: EngineProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
+        self._forgotten: list[str] = []  # groups, in this life
         self._in_engine: set[str] = set()  # submitted and not finished, in this life
         self._alive_at = 0.0  # when it last gave a sign of progress
         self._answered_at = 0.0
@@ -93,7 +96,7 @@ class Engine:
         self._supervisor.add_done_callback(self._supervised)
 
     async def close(self) -> None:
-        """Ends the process within two seconds. Safe to call twice, and before `start`."""
+        """Ends the process within three seconds. Safe to call twice, and before `start`."""
         self._closing = True
         self._questions.refuse(ServerStopping("The server is stopping."))
         self._text_known.set()
@@ -103,6 +106,7 @@ class Engine:
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
+        await self._remove_files(self._forgotten)
 
     @property
     def status(self) -> EngineStatus:
@@ -145,6 +149,19 @@ class Engine:
         if run in self._in_engine:
             self._send(Cancel(run))
 
+    async def forget(self, group: str) -> None:
+        """The files are removed here too: the engine may be loading, or dead."""
+        self._forgotten.append(group)
+        self._send(Forget(group))
+        await self._remove_files([group])
+
+    async def _remove_files(self, groups: list[str]) -> None:
+        folder = Path(self._configure.snapshot_folder)
+        if not self._configure.snapshot_folder:
+            return
+        for group in groups:
+            await asyncio.to_thread(snapshot_files.forget, folder, snapshot_files.tag_of(group))
+
     # ---- the supervisor's task
 
     async def _supervise(self) -> None:
@@ -154,6 +171,8 @@ class Engine:
         while not self._closing:
             self._worked = False
             reason = await self._live()
+            written, self._forgotten = self._forgotten, []
+            await self._remove_files(written)  # what it wrote before it was told
             if self._closing or self._status.state is EngineState.FAILED:
                 return
             failed_loads = 0 if self._status.state is EngineState.READY else failed_loads + 1

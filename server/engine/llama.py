@@ -231,8 +231,8 @@ class Weights:
         self.is_recurrent = bool(C.llama_model_is_recurrent(self.handle))
         self.is_hybrid = bool(C.llama_model_is_hybrid(self.handle))
         self.n_swa = int(C.llama_model_n_swa(self.handle))
-        arch = self.vocab.meta("general.architecture") or ""
-        self.has_joint_values = self.vocab.meta(f"{arch}.attention.kv_lora_rank") is not None
+        self.arch = self.vocab.meta("general.architecture") or ""
+        self.has_joint_values = self.vocab.meta(f"{self.arch}.attention.kv_lora_rank") is not None
         """Latent attention: values are a part of the keys, and have their type."""
         if not C.llama_model_has_decoder(self.handle) or C.llama_model_has_encoder(self.handle):
             self.close()
@@ -245,11 +245,10 @@ class Weights:
 
     def cell_bytes(self, kv_type: str) -> int:
         """Bytes of one KV cell over all layers, estimated from the header."""
-        arch = self.vocab.meta("general.architecture") or ""
         heads_kv = int(C.llama_model_n_head_kv(self.handle))
         head = int(C.llama_model_n_embd(self.handle)) // max(1, C.llama_model_n_head(self.handle))
         key, value = (
-            int(said) if (said := self.vocab.meta(f"{arch}.attention.{name}_length")) else head
+            int(said) if (said := self.vocab.meta(f"{self.arch}.attention.{name}_length")) else head
             for name in ("key", "value")
         )
         return int(self.n_layer * heads_kv * (key + value) * _KV_BYTES[kv_type])
@@ -283,6 +282,10 @@ class Model:
         self._n_batch = min(int(C.llama_n_batch(self._context)), shape.n_batch)
         self.n_outputs = outputs
         self._threads = 0
+        window = weights.vocab.meta(f"{weights.arch}.rope.scaling.original_context_length") or ""
+        stretched = window.isdecimal() and self.n_cells > int(window)  # positions turn differently
+        self.traits = (shape.kv_type, shape.flash_attn, stretched, system_info())
+        """What the bits of its cells depend on, beside the weights and the layers' device."""
         self._splits = shape.kv_type == "f16" or weights.has_joint_values
         self._length = [0] * shape.n_seqs
         self._batch = _Batch(self._n_batch + 1)
@@ -369,18 +372,21 @@ class Model:
         self._length = [0] * len(self._length)
         self.top = 0
 
-    def save(self, seq: int, start: int) -> State | None:
-        if not 0 <= start < self._length[self._checked(seq)] or (start and not self.can_cut):
+    def save(self, seq: int, start: int, end: int | None = None) -> State | None:
+        length = self._length[self._checked(seq)]
+        end = length if end is None else end
+        part = start > 0 or end < length
+        if not 0 <= start < end <= length or (part and not self.can_cut):
             return None
         taken = seq
-        if start:  # metadata only: the scratch id names the tail's cells for a moment
-            C.llama_memory_seq_cp(self._memory, seq, self._scratch, start, -1)
+        if part:  # metadata only: the scratch id names the stretch's cells for a moment
+            C.llama_memory_seq_cp(self._memory, seq, self._scratch, start, end)
             taken = self._scratch
         size = C.llama_state_seq_get_size_ext(self._context, taken, 0)
         state: State = np.empty(size, np.uint8)
         pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
         written = C.llama_state_seq_get_data_ext(self._context, pointer, size, taken, 0)
-        if start:
+        if part:
             C.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)
         return state if written == size else None
 
@@ -495,7 +501,11 @@ def gpus() -> list[devices.Device]:
     return devices.gpus(_ggml.libggml)
 
 
+def system_info() -> bytes:
+    """What llama.cpp found of the machine: its kernels, and so the last bits, depend on it."""
+    return C.llama_print_system_info() or b""
+
+
 def amx_is_broken() -> str | None:
     """See devices.broken_amx. Without the extra buffer types ggml takes its other kernels."""
-    info = C.llama_print_system_info() or b""
-    return devices.broken_amx(info, Path(C.__file__).parent / "lib")
+    return devices.broken_amx(system_info(), Path(C.__file__).parent / "lib")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import logging
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hobnob.server.engine import exactness, llama, machine, sizing
+from hobnob.server.engine import exactness, fingerprint, llama, machine, sizing, snapshot_files
 from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Ready, Stepped
+from hobnob.server.engine.snapshot_files import Disk
+from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
@@ -21,13 +25,21 @@ ALL_LAYERS = 999
 SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
 GPU_TARGET_GAP_SECONDS = 0.060
 OUTPUTS_MIN = 64  # rows with logits in one step; each takes a vocabulary of floats
+FREE_DISK_SHARE = 10  # snapshots take at most one part in so many of what is free
+
+log = logging.getLogger("hobnob.engine")
 
 
 def load(
-    asked: Configure, emit: Callable[[Stepped], None], progress: Callable[[float], None]
+    asked: Configure,
+    emit: Callable[[Stepped], None],
+    progress: Callable[[float], None],
+    wake: Callable[[], None],
 ) -> tuple[Steps, Ready]:
-    """Loads weights and context. Raises llama.LoadError."""
+    """Loads weights and context. Raises llama.LoadError. `wake` is called, in another thread,
+    when the disk has news for the steps."""
     llama.LOG.to_stderr = True
+    disk = _disk(asked, wake)  # looks through its folder meanwhile
     weights, model, sizes, layers, explain = _fitting(asked, progress)
     device = llama.gpus()[0].name if layers else "cpu"
     threads = _threads(asked, sizes.n_threads, on_gpu=layers > 0)
@@ -37,8 +49,13 @@ def load(
     model.ordered = model.ordered and probed.exact_rows > 0
     model.clear()
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
+    of = fingerprint.of(Path(asked.model), (*model.traits, device, layers, probed.exact_rows))
     memory = Memory(
-        model, cells, cached_max=sizes.cached_max, saved_bytes_max=sizes.saved_bytes_max
+        model,
+        cells,
+        cached_max=sizes.cached_max,
+        saved_bytes_max=sizes.saved_bytes_max,
+        snapshots=_snapshots(asked, weights, sizes, disk, of),
     )
     target_s = asked.target_gap_ms / 1000 or (GPU_TARGET_GAP_SECONDS if layers else 0.0)
     pace = Pace(sizes.n_ubatch, target_s)
@@ -157,6 +174,34 @@ def _speculation(asked: Configure, weights: llama.Weights, pace: Pace) -> Specul
     if asked.speculation == "off" or weights.is_recurrent or weights.is_hybrid or weights.n_swa:
         return None
     return Speculation(pace, weights.vocab.eog_tokens())
+
+
+def _disk(asked: Configure, wake: Callable[[], None]) -> Disk | None:
+    """None where nothing is to be kept, or the folder cannot be used: that costs no more than
+    reading prompts again. What is there is looked through even if nothing is to be kept on."""
+    folder = Path(asked.snapshot_folder)
+    if not asked.snapshot_folder or (not asked.snapshot_disk_bytes and not folder.is_dir()):
+        return None
+    try:
+        snapshot_files.make_folder(folder)
+    except OSError as error:
+        log.warning("conversations are not kept on disk: %s", error)
+        return None
+    return Disk(folder, wake)
+
+
+def _snapshots(
+    asked: Configure, weights: llama.Weights, sizes: sizing.Sizes, disk: Disk | None, of: bytes
+) -> Snapshots:
+    """None of a model whose cells cannot be cut, or whose window slides: it reads its prompts."""
+    if weights.is_recurrent or weights.is_hybrid or weights.n_swa:
+        return Snapshots(of, ram_max=0)
+    disk_max = 0
+    if disk is not None:
+        free = shutil.disk_usage(asked.snapshot_folder).free
+        ours = sum(entry.file_size for entry in disk.found())
+        disk_max = min(asked.snapshot_disk_bytes, (free + ours) // FREE_DISK_SHARE)
+    return Snapshots(of, ram_max=sizes.saved_bytes_max, disk_max=disk_max, files=disk)
 
 
 def _words(vocab: llama.Vocab) -> Words:

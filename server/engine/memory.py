@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hobnob.server.engine.cells import Cells, Cut, Holding, Match, common_length
+from hobnob.server.engine.keeping import Keeper
 from hobnob.server.engine.model import Model
 from hobnob.server.engine.run import Run, Saved
+from hobnob.server.engine.snapshots import Snapshots
 
 PARKED_TRIM_CELLS = 256
 """A run that was put aside loses its cells in stretches of at least this many."""
@@ -22,6 +24,9 @@ COMPACTION_SHARE = 8
 
 IDLE_COMPACTION_SHARE = 4
 """With nobody running they are moved when one in so many is lost."""
+
+STRETCHES_A_STEP = 4
+"""Put back in a step that also decodes: each is a copy of hundreds of cells."""
 
 WORTH_WAITING_CELLS = 8
 """A run waits for another that computes the same prefix when that saves at least this many."""
@@ -34,6 +39,7 @@ class Counts:
     evicted_cells: int = 0
     saved: int = 0
     restored: int = 0
+    restored_tokens: int = 0  # from snapshots
     moved_cells: int = 0  # by compaction
     recomputed_cells: int = 0  # of put-aside runs, where saving was not possible
 
@@ -42,14 +48,23 @@ class Memory:
     """There must be more sequence ids than runs that are ever live at once."""
 
     def __init__(
-        self, model: Model, cells: Cells, *, cached_max: int, saved_bytes_max: int
+        self,
+        model: Model,
+        cells: Cells,
+        *,
+        cached_max: int,
+        saved_bytes_max: int,
+        snapshots: Snapshots | None = None,
     ) -> None:
+        """`saved_bytes_max`: of states in RAM, snapshots included; these give way first."""
         self.cells = cells
         self.counts = Counts()
         self.saved_bytes = 0
         self._model = model
         self._cached_max = cached_max
         self._saved_bytes_max = saved_bytes_max
+        self.snapshots = snapshots or Snapshots(b"", ram_max=0)
+        self._keeper = Keeper(model, cells, self.snapshots)
         self._bytes_per_cell = 0
         self._parked: list[Run] = []
 
@@ -93,8 +108,18 @@ class Memory:
 
     # ---- runs ---------------------------------------------------------------------------------
 
+    def fetched(self, run: Run, now: float) -> bool:
+        """Whether the run can be attached; False while files are being read for it."""
+        match = self._best(run)
+        return self._keeper.fetched(run, match.length if match else 0, now)
+
     def attach(self, run: Run) -> None:
-        """Gives the run a live sequence with the longest prefix there is."""
+        """Gives the run a live sequence with the longest prefix there is, and the snapshots that
+        go further."""
+        self._attach(run)
+        self._keeper.take(run, self.length(run))
+
+    def _attach(self, run: Run) -> None:
         match = self._best(run)
         if run.seq is not None:
             if match is None or match.seq == run.seq:
@@ -107,6 +132,7 @@ class Memory:
         elif self.cells.holding(match.seq) is Holding.CACHED and (
             match.length == self.cells.length(match.seq)
         ):
+            self._keeper.released(match.seq)
             self.cells.hold(match.seq, Holding.LIVE)
             run.seq = match.seq
         else:
@@ -116,18 +142,17 @@ class Memory:
         """Puts saved stretches back that the sequence has reached, where `reserved` cells stay
         free; a stretch for which there is no room is forgotten, to be computed again."""
         assert run.seq is not None
-        while run.saved:
+        most = STRETCHES_A_STEP if reserved else len(run.saved)
+        while run.saved and most:
             saved, length = run.saved[-1], self.cells.length(run.seq)
             if length < saved.start:
                 return
             run.saved.pop()
-            self.saved_bytes -= saved.state.size
-            if length >= saved.end or not self.make_room(saved.end - saved.start + reserved):
-                continue
-            if self._cut(run.seq, saved.start) and self._model.restore(run.seq, saved.state):
-                stretch = run.tokens[saved.start : saved.end]
-                self.cells.append(run.seq, stretch, exact=saved.exact)
-                self.counts.restored += 1
+            room = saved.end - saved.start + saved.beyond + reserved
+            if length < saved.end and self.make_room(room):
+                most -= 1
+                self._restore(run, saved, length)
+            self._put_back(saved)
 
     def computed(self, run: Run, n: int, *, exact: bool, rejected: int = 0) -> None:
         """The model has computed the run's next `n` tokens, and drafted ones that are not its."""
@@ -163,10 +188,12 @@ class Memory:
         if run.seq is None:
             return
         seq, run.seq = run.seq, None
-        if not self.cells.length(seq):
+        if not self.cells.length(seq) or self._keeper.is_forgotten(run.group):
+            self._model.cut(seq, 0)
             self.cells.close(seq)
             return
         self.cells.hold(seq, Holding.CACHED)
+        self._keeper.cached(seq, run.group)
         self._evict(self.cells.cached - self._cached_max)
 
     def drop(self, run: Run) -> None:
@@ -174,6 +201,21 @@ class Memory:
         self._drop_saved(run)
         if run.seq is not None:
             self._forget_cells(run)
+
+    # ---- snapshots ----------------------------------------------------------------------------
+
+    def save_due(self) -> bool:
+        """Takes note of what the disk has done, and saves one stretch of a finished run; False
+        when there is nothing to save now."""
+        self.snapshots.poll()
+        return self._keeper.save_due()
+
+    def forget(self, group: str) -> None:
+        """The conversation was deleted: nothing of it stays, here or on disk."""
+        for seq in self._keeper.forget(group):
+            self._keeper.released(seq)
+            self._model.cut(seq, 0)
+            self.cells.close(seq)
 
     # ---- room ---------------------------------------------------------------------------------
 
@@ -234,7 +276,7 @@ class Memory:
         """Makes an id free: a cached sequence's, else that of a run that was put aside."""
         if self.cells.ids_free:
             return
-        cut = self.cells.evict_id()
+        cut = self.cells.evict_id(self._keeper.before_cut)
         if cut is not None:
             self._follow([cut])
             return
@@ -245,7 +287,7 @@ class Memory:
         if cells <= 0:
             return False
         before = self.cells.used
-        self._follow(self.cells.evict(cells))
+        self._follow(self.cells.evict(cells, self._keeper.before_cut))
         self.counts.evicted_cells += before - self.cells.used
         return self.cells.used < before
 
@@ -269,6 +311,8 @@ class Memory:
 
     def _follow(self, cuts: list[Cut]) -> None:
         for cut in cuts:
+            if not cut.length:
+                self._keeper.released(cut.seq)
             self._model.cut(cut.seq, cut.length)
 
     def _cut(self, seq: int, length: int) -> bool:
@@ -306,12 +350,40 @@ class Memory:
         self._bytes_per_cell = state.size // (end - start)
         exact = self.cells.exact(run.seq) >= end
         run.saved.append(Saved(start, end, exact, state))
-        self.saved_bytes += state.size
+        self._count_saved(state.size)
         self.counts.saved += 1
 
+    def _restore(self, run: Run, saved: Saved, length: int) -> None:
+        """Appends the stretch to the run's cells, instead of any that reach into it."""
+        assert run.seq is not None
+        if not self._cut(run.seq, saved.start) or not self._model.restore(run.seq, saved.state):
+            return
+        if saved.beyond:
+            self._model.cut(run.seq, saved.end)
+        stretch = run.tokens[saved.start : saved.end]
+        self.cells.append(run.seq, stretch, exact=saved.exact)
+        self.counts.restored += saved.link is None
+        if saved.link is not None:
+            self.counts.restored_tokens += saved.end - length
+            if not run.put_aside:
+                run.cached = min(run.cached + saved.end - length, run.n_prompt)
+
+    def _put_back(self, saved: Saved) -> None:
+        """The stretch is in the cells, or not needed."""
+        if saved.link is not None:
+            self._keeper.put_back(saved)
+        else:
+            self._count_saved(-saved.state.size)
+
     def _drop_saved(self, run: Run) -> None:
-        self.saved_bytes -= sum(saved.state.size for saved in run.saved)
+        for saved in run.saved:
+            self._put_back(saved)
         run.saved.clear()
+        self._keeper.let_go(run)
+
+    def _count_saved(self, size: int) -> None:
+        self.saved_bytes += size
+        self.snapshots.limit_ram(self._saved_bytes_max - self.saved_bytes)
 
     def _unpark(self, run: Run) -> None:
         if run in self._parked:

@@ -79,8 +79,9 @@ class Model(Protocol):
     def clear(self) -> None:
         """Empties all sequences."""
 
-    def save(self, seq: int, start: int) -> State | None:
-        """The cells from position `start` on as bytes; None when that is not possible."""
+    def save(self, seq: int, start: int, end: int | None = None) -> State | None:
+        """The cells from position `start` on, or up to `end`, as bytes; None when that is not
+        possible."""
 
     def restore(self, seq: int, state: State) -> bool:
         """Puts saved cells after those that the sequence holds; on False nothing changed."""

@@ -36,6 +36,9 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     flash_attn: str = "auto"  # auto | on | off
     target_gap_ms: float = 0.0  # inter-token target that sizes prefill chunks; 0: choose
     speculation: str = "off"  # auto | off
+    snapshot_folder: str = ""  # of its own: strange files in it are removed; "": none
+    snapshot_disk_bytes: int = 0  # 0 means 0 here
+    snapshot_ram_bytes: int = -1  # with states of runs that are put aside; -1: choose
 
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True):
@@ -87,6 +90,7 @@ class Submit(Message, frozen=True, tag=True, array_like=True):
     interactive: bool = True  # False: batch class
     exact: bool = False
     warm: bool = False  # only makes the prompt resident, while there is nothing else to do
+    group: str = ""  # the conversation; what has none is never written to disk
 
 
 class Cancel(Message, frozen=True, tag=True, array_like=True):
@@ -117,11 +121,17 @@ class Tokenize(Message, frozen=True, tag=True, array_like=True):
     text: str
 
 
+class Forget(Message, frozen=True, tag=True, array_like=True):
+    """The conversation was deleted: drop all that was kept of its runs. Not answered."""
+
+    group: str
+
+
 class Shutdown(Message, frozen=True, tag=True, array_like=True):
     """Stop at the next step boundary and exit."""
 
 
-Command = Configure | Submit | Cancel | Render | Tokenize | Shutdown
+Command = Configure | Submit | Cancel | Render | Tokenize | Forget | Shutdown
 
 
 # ---- engine to server -------------------------------------------------------------------------
@@ -253,6 +263,10 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     saved_bytes: int = 0  # now
     drafted: int = 0  # tokens, since the start
     accepted: int = 0  # of these, the ones that were drawn
+    snapshot_ram_bytes: int = 0  # now
+    snapshot_disk_bytes: int = 0  # now
+    snapshot_written_bytes: int = 0  # since the start
+    restored_tokens: int = 0  # from snapshots, since the start
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):

@@ -9,16 +9,21 @@ import numpy as np
 
 from hobnob.server.engine.cells import Ids
 from hobnob.server.engine.model import State
+from hobnob.server.engine.snapshots import Link
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A stretch of a put-aside run's cells, kept in RAM."""
+    """A stretch of the run's cells that is in RAM: from when it was put aside, or a snapshot."""
 
     start: int
     end: int
     exact: bool
     state: State
+    beyond: int = 0
+    """So many tokens more are in the state, which are not the run's."""
+    link: Link | None = None
+    """To the snapshot that it is from."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +35,8 @@ class Run:
     """Prompt, ids emitted in earlier lives, ids drawn in this one."""
     n_prompt: int
     owner: str = "local"
+    group: str = ""
+    """Its conversation; without one nothing of it goes to disk."""
     interactive: bool = True
     exact: bool = False
     warm: bool = False
@@ -39,8 +46,12 @@ class Run:
     """Its sequence, also while it is put aside and some of its cells are left."""
     saved: list[Saved] = field(default_factory=list)
     """Cut-off stretches, the one that comes next last."""
+    links: list[Link] = field(default_factory=list)
+    """Snapshots that are fetched for it while it waits."""
+    fetch_until: float | None = None
+    """When it stops waiting for them."""
     cached: int = 0
-    """Tokens of the prompt that were resident when it was first admitted."""
+    """Tokens of the prompt that were resident when it was first admitted, or put back then."""
     admitted: bool = False
     """Whether it has ever been in a sequence."""
     put_aside: int = 0

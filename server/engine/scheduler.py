@@ -71,6 +71,8 @@ class Scheduler:
         self._served: dict[str, float] = {}
         self._step = 0
         self._calm_until = 0
+        self.fetching = False
+        """Whether a run that would have been admitted waits for what is being read for it."""
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -196,6 +198,7 @@ class Scheduler:
     # ---- admission ----------------------------------------------------------------------------
 
     def _admit(self, plan: Plan, now: float) -> None:
+        self.fetching = False
         if not self._waiting or len(self._running) >= self._n_running_max:
             return
         if self._running and self._step < self._calm_until:
@@ -207,6 +210,9 @@ class Scheduler:
                 continue  # others may go on; this one waits for the cells it can share
             if self._running and not self._fits(run):
                 return  # strict order from here on, or a large run would wait for ever
+            if not self._memory.fetched(run, now):
+                self.fetching = True
+                continue  # the disk is slower than the others are
             self._waiting.remove(run)
             self._memory.attach(run)
             if not run.admitted:

@@ -21,7 +21,7 @@ CACHED_SHARE = 2  # cached prefixes keep at most this part of the cells
 CACHED_SEQS = 48  # sequence ids for cached prefixes,
 CACHED_SEQS_UNCUTTABLE = 4  # or this where each costs a whole recurrent state
 RUNNING_MAX = 200
-SAVED_BYTES_MAX = 8 * 1024**3  # states in RAM of runs that were put aside
+SAVED_BYTES_MAX = 8 * 1024**3  # states in RAM, of runs that were put aside or are over
 SAVED_SHARE = 4
 
 
@@ -70,9 +70,15 @@ def choose(asked: Configure, facts: Facts) -> Sizes:
         n_ubatch=max(n_running, min(asked.n_ubatch, cells)),
         n_threads=asked.n_threads or facts.cores,
         cached_max=cells // CACHED_SHARE,
-        saved_bytes_max=min(facts.memory_bytes // SAVED_SHARE, SAVED_BYTES_MAX),
+        saved_bytes_max=_saved_bytes_max(asked, facts),
         explain=explain,
     )
+
+
+def _saved_bytes_max(asked: Configure, facts: Facts) -> int:
+    if asked.snapshot_ram_bytes >= 0:
+        return asked.snapshot_ram_bytes
+    return min(facts.memory_bytes // SAVED_SHARE, SAVED_BYTES_MAX)
 
 
 def _cells(facts: Facts, n_running: int, window: int, explain: list[str]) -> int:

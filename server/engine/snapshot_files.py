@@ -134,6 +134,8 @@ def scan(folder: Path) -> list[Entry]:
 
 def forget(folder: Path, tag: bytes) -> None:
     """Removes all files of a conversation, whichever model they belong to."""
+    if tag == bytes(TAG_BYTES):
+        return
     ending = f"-{tag.hex()}.kv"
     for path in _files(folder):
         if path.name.endswith(ending):

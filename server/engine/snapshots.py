@@ -9,6 +9,7 @@ for longest, tails before heads. The step thread's; no files or threads but thro
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,36 +95,61 @@ class Snapshots:
         self.disk_bytes = 0
         self.written_bytes = 0  # since the start
         self._fingerprint = fingerprint
-        self._ram_max = ram_max
+        self._ram_most = self._ram_max = ram_max
         self._disk_max = disk_max if files is not None else 0
         self._files = files
         self._bound_bytes = 0
         self._all: dict[bytes, Segment] = {}
-        self._children: dict[bytes, set[bytes]] = {}
+        self._children: dict[tuple[bytes, bool], list[tuple[bytes, bytes]]] = {}
+        """Of a parent, exact ones or not: tokens and keys, sorted."""
         self._ram: OrderedDict[bytes, Segment] = OrderedDict()  # longest unused first
         self._disk: OrderedDict[bytes, Segment] = OrderedDict()
         for entry in files.found() if files is not None else ():
             self._adopt(entry)
         self._trim()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is any room for it."""
+        return self._ram_most > 0 or self._disk_max > 0
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether states outlive the process."""
+        return self._disk_max > 0
+
+    @property
+    def pinnable(self) -> int:
+        """Bytes of a chain that can be held until it is put back, when nothing else is."""
+        return max(self._ram_max, UNDER_WAY_BYTES)
+
+    def limit_ram(self, ram_max: int) -> None:
+        """Less room than at first: the states of runs that were put aside take theirs from it."""
+        self._ram_max = max(0, min(ram_max, self._ram_most))
+        self._trim()
+
     # ---- keeping ------------------------------------------------------------------------------
 
     def covered(self, owner: str, ids: Ids, *, exact: bool) -> tuple[int, bytes]:
-        """How many leading tokens are kept already, in whole segments, and the last one's key."""
+        """How many leading tokens are kept already, and the key of what the next may follow: a
+        whole segment. So of those that follow one, none begins with all of another."""
         at, key = 0, self._root(owner)
-        while at < ids.size:
-            found = self._longest(key, ids[at:], exact=exact)
-            if found is None or found[1] < found[0].ids.size:
+        while at < ids.size and (found := self._longest(key, ids[at:], exact=exact)):
+            segment, shared = found
+            if shared == ids.size - at:
+                return ids.size, key
+            if shared < segment.ids.size:
                 break
-            at, key = at + found[1], found[0].entry.key
+            at, key = at + shared, segment.entry.key
         return at, key
 
     def can_take(self, size: int) -> bool:
         """Whether a state of so many bytes can be taken before others have been written."""
-        return self._bound_bytes + size <= max(self._ram_max, UNDER_WAY_BYTES)
+        return self._bound_bytes + size <= self.pinnable
 
-    def add(self, parent: bytes, ids: Ids, state: State, *, exact: bool, group: str) -> None:
-        """A stretch that follows the one with key `parent`. It goes to disk only with a group."""
+    def add(self, parent: bytes, ids: Ids, state: State, *, exact: bool, group: str) -> bool:
+        """A stretch that follows the one with key `parent`. It goes to disk only with a group.
+        False: no budget holds it."""
         tokens = ids.astype("<i4").tobytes()
         entry = Entry(chained(parent, tokens), parent, tag_of(group), exact, tokens, state.size)
         old = self._all.get(entry.key)
@@ -140,6 +166,7 @@ class Snapshots:
             self._files.write(entry, state)
         self._touch(self._path(segment))
         self._trim()
+        return entry.key in self._all
 
     def forget(self, group: str) -> None:
         """Drops all that was kept for the group. What others computed of the same tokens stays."""
@@ -188,9 +215,9 @@ class Snapshots:
             self._bind(link.segment, pins=-1)
         self._trim()
 
-    def used(self, links: Sequence[Link]) -> None:
-        """Marks a chain as just used."""
-        path = [link.segment for link in links]
+    def used(self, segment: Segment) -> None:
+        """Marks the segment and all that it follows as just used."""
+        path = self._path(segment)
         self._touch(path)
         filed = [segment.entry for segment in reversed(path) if segment.filed]
         if self._files is not None and filed:
@@ -200,9 +227,8 @@ class Snapshots:
 
     def poll(self) -> None:
         """Takes in what the files' thread has done."""
-        if self._files is None:
+        if self._files is None or not (news := self._files.news()):
             return
-        news = self._files.news()
         for one in news:
             segment = self._all.get(one.key)
             if segment is None:
@@ -211,17 +237,12 @@ class Snapshots:
                 self._wrote(segment, done=one.done)
             else:
                 self._have_read(segment, one.state)
-        if news:
-            self._trim()
+        self._trim()
 
     def close(self, seconds: float) -> None:
         """Writes what is to be written, as far as the time allows."""
         if self._files is not None:
             self._files.close(seconds)
-
-    @property
-    def busy(self) -> bool:
-        return any(one.writing or one.reading for one in self._all.values())
 
     def check_integrity(self) -> None:
         """Raises AssertionError unless everything adds up."""
@@ -235,8 +256,10 @@ class Snapshots:
         assert self.disk_bytes <= self._disk_max, "more on disk than allowed"
         free = sum(one.entry.size for one in held.values() if not one.bound)
         assert self.ram_bytes <= self._ram_max or not free, "more in RAM than allowed"
-        linked = {key for keys in self._children.values() for key in keys}
-        assert linked == set(self._all), "a segment cannot be found"
+        linked = [key for children in self._children.values() for _, key in children]
+        assert sorted(linked) == sorted(self._all), "a segment cannot be found"
+        for children in self._children.values():
+            assert children == sorted(children), "segments are out of order"
         for one in self._all.values():
             assert one.state is not None or one.filed, "a segment without a state"
 
@@ -248,14 +271,22 @@ class Snapshots:
     def _longest(self, parent: bytes, ids: Ids, *, exact: bool) -> tuple[Segment, int] | None:
         """The child that shares most with the tokens, and how many."""
         best: tuple[Segment, int] | None = None
-        for key in self._children.get(parent, ()):
-            segment = self._all[key]
-            if exact and not segment.entry.exact:
-                continue
-            shared = common_length(segment.ids, ids)
-            if shared and (best is None or shared > best[1]):
-                best = segment, shared
+        for near in self._nearest(parent, ids, exact=exact):
+            shared = common_length(near.ids, ids)
+            better = best is None or shared > best[1]
+            if shared and (better or (best and shared == best[1] == near.ids.size)):
+                best = near, shared  # a whole one can be gone on from
         return best
+
+    def _nearest(self, parent: bytes, ids: Ids, *, exact: bool) -> list[Segment]:
+        """Of children in order of their bytes, nobody shares more than a neighbour."""
+        found = []
+        wanted = ids[:SEGMENT_TOKENS].astype("<i4").tobytes()
+        for kind in (True,) if exact else (True, False):
+            children = self._children.get((parent, kind), [])
+            at = bisect_left(children, (wanted, b""))
+            found += [self._all[key] for _, key in children[max(0, at - 1) : at + 1]]
+        return found
 
     def _path(self, segment: Segment) -> list[Segment]:
         """From the chain's first segment that is there to this one."""
@@ -279,8 +310,10 @@ class Snapshots:
         self._file(segment)
 
     def _link(self, segment: Segment) -> None:
-        self._all[segment.entry.key] = segment
-        self._children.setdefault(segment.entry.parent, set()).add(segment.entry.key)
+        entry = segment.entry
+        self._all[entry.key] = segment
+        siblings = self._children.setdefault((entry.parent, entry.exact), [])
+        insort(siblings, (entry.tokens, entry.key))
 
     def _file(self, segment: Segment) -> None:
         segment.filed = True
@@ -324,6 +357,8 @@ class Snapshots:
             self._bury(segment)
 
     def _have_read(self, segment: Segment, state: bytearray | None) -> None:
+        if not segment.reading:
+            return  # asked for by an earlier one of the same tokens
         segment.reading = False
         if state is not None:
             self._set_state(segment, np.frombuffer(state, np.uint8))
@@ -339,12 +374,17 @@ class Snapshots:
             if self._files is not None:
                 self._files.remove(segment.entry)
             self._bury(segment)
-        if self.ram_bytes > self._ram_max or len(self._ram) > SEGMENTS_MAX:
-            for segment in [one for one in self._ram.values() if not one.bound]:
-                if self.ram_bytes <= self._ram_max and len(self._ram) <= SEGMENTS_MAX:
-                    break
-                self._set_state(segment, None)
-                self._bury(segment)
+        excess, count = self.ram_bytes - self._ram_max, len(self._ram) - SEGMENTS_MAX
+        out: list[Segment] = []
+        for segment in self._ram.values():
+            if excess <= 0 and count <= 0:
+                break
+            if not segment.bound:
+                out.append(segment)
+                excess, count = excess - segment.entry.size, count - 1
+        for segment in out:
+            self._set_state(segment, None)
+            self._bury(segment)
 
     def _lose(self, segment: Segment) -> None:
         self._set_state(segment, None)
@@ -363,7 +403,7 @@ class Snapshots:
             self._bound_bytes -= segment.entry.size
         entry = segment.entry
         del self._all[entry.key]
-        siblings = self._children[entry.parent]
-        siblings.discard(entry.key)
+        siblings = self._children[entry.parent, entry.exact]
+        del siblings[bisect_left(siblings, (entry.tokens, entry.key))]
         if not siblings:
-            del self._children[entry.parent]
+            del self._children[entry.parent, entry.exact]

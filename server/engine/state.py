@@ -88,3 +88,6 @@ class EnginePort(Protocol):
 
     def cancel(self, run: str) -> None:
         """No effect on a run that is not there."""
+
+    async def forget(self, group: str) -> None:
+        """Drops what was kept of a conversation's runs, from the disk too when this returns."""

@@ -33,6 +33,13 @@ from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.threads import Threads
 from hobnob.server.wire import StopReason
 
+SAVE_STEPS = 8
+"""One of so many busy steps also saves a stretch of a finished run."""
+
+SAVE_SECONDS = 0.4
+"""For what is not saved yet, when the process ends; then so many for the disk to take it:"""
+WRITE_SECONDS = 0.8
+
 RECORDS = 1024
 """Steps whose records are kept."""
 
@@ -119,6 +126,7 @@ class Steps:
         self._rates = (_Rate(), _Rate())  # prefill, decode
         self._service_s: float | None = None
         self._steps = 0
+        self._unsaid = False  # the statistics changed without a step
         self._decode_s = 0.0
         self.records: deque[Record] = deque(maxlen=RECORDS)
         self._untold: deque[Record] = deque(maxlen=RECORDS)
@@ -129,12 +137,39 @@ class Steps:
         """Nothing to compute and nothing to say."""
         return self._scheduler.idle and not self._outputs
 
-    def tidy(self) -> None:
-        """To be called before a wait for commands."""
+    @property
+    def fetching(self) -> bool:
+        """Whether the next step waits for the disk and for nothing else."""
+        return self._scheduler.fetching and not self._scheduler.running
+
+    def tidy(self) -> bool:
+        """To be called before a wait for commands; False when there is nothing left to do."""
         self._memory.tidy()
+        if self._memory.save_due():
+            self._unsaid = True
+            return True
+        if self._unsaid:
+            self._unsaid = False
+            self._emit(Stepped(stats=self.stats()))
+        return False
+
+    def close(self) -> None:
+        """Saves what can be saved in a moment: the process ends."""
+        until = self._clock() + SAVE_SECONDS
+        for run in self._scheduler.runs:
+            self._scheduler.end(run)
+        while self._clock() < until and self._memory.save_due():
+            pass
+        self._memory.snapshots.close(WRITE_SECONDS)
+
+    def forget(self, group: str) -> None:
+        """The conversation was deleted, and its runs are over."""
+        self._memory.forget(group)
+        self._unsaid = True
 
     def check_integrity(self) -> None:
         self._scheduler.check_integrity()
+        self._memory.snapshots.check_integrity()
         for run in self._scheduler.runs:
             assert run.seq is not None
             assert self._model.length(run.seq) == self._memory.length(run), "model and count differ"
@@ -206,6 +241,7 @@ class Steps:
     def step(self) -> bool:
         """One step and its frame. False when nothing was computed, ended or said."""
         began = self._clock()
+        self._memory.snapshots.poll()
         self._decode_s = 0.0
         self._drafted = []
         budget = self._budget()
@@ -220,6 +256,8 @@ class Steps:
         threads = self._threads.choose(began)
         if plan.chunks:
             self._steps += 1
+            if self._steps % SAVE_STEPS == 0:
+                self._memory.save_due()
             for members in _groups(plan):
                 self._compute(plan, members)
         self._record(plan, began, threads)
@@ -452,7 +490,7 @@ class Steps:
         return round(self._service_s * position / self._limits.n_running_max, 1)
 
     def stats(self) -> Stats:
-        cells, counts = self._memory.cells, self._memory.counts
+        cells, counts, kept = self._memory.cells, self._memory.counts, self._memory.snapshots
         last = self.records[-1] if self.records else None
         return Stats(
             running=max(0, self._scheduler.running - self._warming),
@@ -473,4 +511,8 @@ class Steps:
             saved_bytes=self._memory.saved_bytes,
             drafted=self._speculation.drafted if self._speculation else 0,
             accepted=self._speculation.accepted if self._speculation else 0,
+            snapshot_ram_bytes=kept.ram_bytes,
+            snapshot_disk_bytes=kept.disk_bytes,
+            snapshot_written_bytes=kept.written_bytes,
+            restored_tokens=counts.restored_tokens,
         )

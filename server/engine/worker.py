@@ -28,6 +28,7 @@ from hobnob.server.engine.protocol import (
     Command,
     Configure,
     Finish,
+    Forget,
     LoadFailed,
     LoadProgress,
     Output,
@@ -44,7 +45,8 @@ from hobnob.server.engine.protocol import (
 from hobnob.server.wire import StopReason
 
 OUTBOX_FRAMES = 256  # a server that does not read stops the engine here
-STOP_SECONDS = 1.5  # for the step under way when told to stop
+STOP_SECONDS = 2.0  # for the step under way when told to stop, and for saving what it left
+FETCH_SECONDS = 0.5  # between looks at a run that waits for the disk
 TEXT_STACK_BYTES = 64 * 1024 * 1024  # llama.cpp's pre-tokenizers recurse per character
 PROGRESS_STEP = 0.02
 STUCK_STEPS = 1000
@@ -52,6 +54,8 @@ STUCK_STEPS = 1000
 log = logging.getLogger("hobnob.engine")
 
 Send = Callable[[Report], None]
+Told = Submit | Cancel | Forget | Shutdown | None
+"""What the step thread takes; None: the disk has news."""
 
 
 def read_frame(sock: socket.socket) -> bytes | None:
@@ -166,11 +170,11 @@ class StepThread:
         self._configure = configure
         self._send = send
         self._after = after
-        self._inbox: queue.SimpleQueue[Submit | Cancel | Shutdown] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._guarded, name="steps", daemon=True)
         self._thread.start()
 
-    def put(self, command: Submit | Cancel | Shutdown) -> None:
+    def put(self, command: Submit | Cancel | Forget) -> None:
         self._inbox.put(command)
 
     def stop(self, seconds: float) -> None:
@@ -191,7 +195,9 @@ class StepThread:
 
         self._after.wait()  # the vocabulary first: it is small and answers meanwhile
         try:
-            steps, ready = loading.load(self._configure, self._send, self._progress())
+            steps, ready = loading.load(
+                self._configure, self._send, self._progress(), lambda: self._inbox.put(None)
+            )
         except (LlamaError, MemoryError) as error:
             failed = LoadFailed(loading.code(self._configure), str(error) or "Out of memory.")
             log.error("cannot load: %s", failed.message)
@@ -204,15 +210,20 @@ class StepThread:
         stuck = 0
         while True:
             if steps.idle:
-                steps.tidy()
-            for taken in self._commands(wait=steps.idle):
+                seconds = 0.0 if steps.tidy() else None
+            else:
+                seconds = FETCH_SECONDS if steps.fetching else 0.0
+            for taken in self._commands(seconds):
                 if isinstance(taken, Submit):
                     steps.submit(taken)
                 elif isinstance(taken, Cancel):
                     steps.cancel(taken.run)
-                else:
+                elif isinstance(taken, Forget):
+                    steps.forget(taken.group)
+                elif isinstance(taken, Shutdown):
+                    steps.close()
                     return
-            stuck = 0 if steps.step() else stuck + 1
+            stuck = 0 if steps.step() or steps.idle or steps.fetching else stuck + 1
             if stuck > STUCK_STEPS:
                 raise RuntimeError("runs are waiting and none can be planned")
 
@@ -227,13 +238,16 @@ class StepThread:
 
         return tell
 
-    def _commands(self, *, wait: bool) -> list[Submit | Cancel | Shutdown]:
-        taken = [self._inbox.get()] if wait else []
-        while True:
-            try:
+    def _commands(self, seconds: float | None) -> list[Told]:
+        """What has come; waits for the first one, for ever if `seconds` is None."""
+        taken: list[Told] = []
+        try:
+            if seconds is None or seconds > 0:
+                taken.append(self._inbox.get(timeout=seconds))
+            while True:
                 taken.append(self._inbox.get_nowait())
-            except queue.Empty:
-                return taken
+        except queue.Empty:
+            return taken
 
     def _refuse_all(self, failed: LoadFailed) -> None:
         self._send(failed)
@@ -241,7 +255,7 @@ class StepThread:
             if isinstance(asked, Submit):
                 over = Finish(StopReason.ERROR, error_code=failed.code, error=failed.message)
                 self._send(Stepped([Output(asked.run, finish=over)]))
-            else:
+            elif isinstance(asked, Cancel):
                 self._send(failed)
 
 
@@ -263,7 +277,7 @@ def serve(sock: socket.socket) -> int:
             return 0
         if isinstance(taken, (Render, Tokenize)):
             text.put(taken)
-        elif isinstance(taken, (Submit, Cancel)):
+        elif isinstance(taken, (Submit, Cancel, Forget)):
             steps.put(taken)
         else:
             log.error("a second Configure was ignored")

@@ -55,6 +55,8 @@ def test_a_byte_order_mark_and_windows_line_ends_are_taken(tmp_path: Path) -> No
         ("port = 70000", "port"),
         ("[capacity]\nstreams = 0", "capacity.streams"),
         ("[capacity]\nstream = 1", "did you mean streams?"),
+        ("[snapshots]\ndisk = 1", "did you mean disk_mb?"),
+        ("[snapshots]\nram_mb = -1", "snapshots.ram_mb"),
         ("[sampling]\ntemperature = 99", "temperature must be between"),
         ("[sampling]\ncolour = 1", "There is no option"),
         ("a = ", "not valid TOML"),
@@ -101,4 +103,5 @@ def test_the_config_cannot_be_changed(tmp_path: Path) -> None:
 def test_every_key_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     names = [*Config.model_fields, *config.CapacityConfig.model_fields]
+    names += config.SnapshotsConfig.model_fields
     assert [name for name in names if f"`{name}`" not in page] == []

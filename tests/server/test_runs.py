@@ -299,6 +299,11 @@ async def test_deleting_a_conversation_ends_its_runs_first(tmp_path: Path) -> No
             await bench.runs.follow(OWNER, turn.run.id)
         assert text_of(await bench.read_all(other.run.id)) == WHOLE
         player.cancel()
+        assert bench.engine.forgotten == [turn.conversation.id]
+        assert {s.group for s in bench.engine.submitted} == {
+            turn.conversation.id,
+            other.conversation.id,
+        }
 
 
 async def test_what_is_deleted_while_its_reply_is_written_is_nowhere_in_the_files(

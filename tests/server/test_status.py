@@ -28,6 +28,7 @@ CONTRACT = {
     "sequences": {"running", "waiting", "max"},
     "cells": {"used", "cached", "total"},
     "throughput": {"prefill_tps", "decode_tps"},
+    "snapshots": {"ram_bytes", "disk_bytes", "written_bytes", "restored_tokens"},
 }
 
 

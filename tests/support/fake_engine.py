@@ -60,6 +60,7 @@ class FakeEngine:
         self.runs: dict[str, FakeRun] = {}  # in the engine now
         self.submitted: list[Submit] = []  # ever
         self.cancelled: list[str] = []  # ever
+        self.forgotten: list[str] = []  # conversations
         self.rendered: list[list[ChatMessage]] = []  # ever
         self.template_error: str | None = None
         self.closed = False
@@ -116,6 +117,9 @@ class FakeEngine:
         self.cancelled.append(run)
         if run in self.runs:
             self.runs[run].cancelled = True
+
+    async def forget(self, group: str) -> None:
+        self.forgotten.append(group)
 
     # ---- what the test makes it do
 

@@ -118,10 +118,11 @@ class FakeModel:
         self._token.clear()
         self.top = 0
 
-    def save(self, seq: int, start: int) -> State | None:
+    def save(self, seq: int, start: int, end: int | None = None) -> State | None:
         if not self.saves:
             return None
-        tokens = self.tokens(seq)[start:]
+        assert self.can_cut or (start == 0 and end in (None, self.length(seq)))
+        tokens = self.tokens(seq)[start:end]
         return np.array([start, *tokens], np.int32).view(np.uint8)
 
     def restore(self, seq: int, state: State) -> bool:

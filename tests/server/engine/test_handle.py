@@ -13,6 +13,8 @@ from pathlib import Path
 import fake_worker
 import pytest
 
+from hobnob.server.engine import snapshot_files
+from hobnob.server.engine.absent import AbsentEngine
 from hobnob.server.engine.handle import Engine, Patience
 from hobnob.server.engine.process import MAX_LOG_BYTES
 from hobnob.server.engine.protocol import ChatMessage, Configure, Sampling, Stepped, Submit
@@ -24,6 +26,7 @@ from hobnob.server.errors import (
     ModelUnavailable,
     ServerStopping,
 )
+from hobnob.server.wire import Failure
 
 PATIENCE = Patience(first_backoff_s=0.01, max_backoff_s=0.02, close_s=0.5, end_s=1.0)
 
@@ -116,6 +119,40 @@ async def test_it_loads_answers_and_steps(tmp_path: Path) -> None:
         assert engine.status.pid is not None
     with pytest.raises(ProcessLookupError):
         os.kill(engine.status.pid, 0)
+
+
+@pytest.mark.parametrize("mode", ["ok", "mute", "refuse", "crash"])
+async def test_a_deleted_conversation_leaves_no_file_whatever_the_engine_does(
+    tmp_path: Path, mode: str
+) -> None:
+    folder = tmp_path / "snapshots"
+    snapshot_files.make_folder(folder)
+
+    def write(group: str) -> None:
+        root, ids = bytes(16), bytes(80)
+        key, tag = snapshot_files.chained(root, ids), snapshot_files.tag_of(group)
+        snapshot_files.write(folder, snapshot_files.Entry(key, root, tag, True, ids, 3), b"abc")
+
+    command = [sys.executable, fake_worker.__file__, mode]
+    engine = Engine(
+        Configure("/models/fake.gguf", snapshot_folder=str(folder)),
+        log_path=tmp_path / "engine.log",
+        command=command,
+        patience=PATIENCE,
+    )
+    write("stays")
+    write("goes")
+    witness = Witness(engine)
+    await engine.start()
+    await witness.until(lambda: engine.status.pid is not None or bool(witness.deaths))
+    await engine.forget("goes")
+    assert len(list(folder.iterdir())) == 1
+    absent = AbsentEngine(Failure("model_not_found", "There is none."), folder)
+    await absent.forget("stays")
+    assert list(folder.iterdir()) == []
+    write("goes")  # the engine had not heard of it yet
+    await engine.close()
+    assert mode == "crash" or list(folder.iterdir()) == []
 
 
 async def test_after_a_kill_it_restarts_and_says_why(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from fake_files import FakeFiles
 from fake_model import CRASH, EOG, N_VOCAB, NAN, PLAIN, POISON, FakeModel, greedy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import WARMED, Finish, Logprob, Sampling, Stepped, Submit
+from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
@@ -55,11 +57,16 @@ class Bench:
         cached_max: int = 200,
         outputs: int = 32,
         speculation: Speculation | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.model = FakeModel(cells, ids, rows=rows, can_cut=can_cut, ordered=ordered)
         accounting = Cells(cells, ids, can_cut=can_cut)
         self.memory = Memory(
-            self.model, accounting, cached_max=cached_max, saved_bytes_max=saved_bytes_max
+            self.model,
+            accounting,
+            cached_max=cached_max,
+            saved_bytes_max=saved_bytes_max,
+            snapshots=snapshots,
         )
         self.now = 0.0
         self.frames: list[Stepped] = []
@@ -92,7 +99,7 @@ class Bench:
         return self.now
 
     def submit(self, run: str, prompt: list[int], **options: Any) -> None:
-        names = ("emitted", "owner", "interactive", "exact", "warm")
+        names = ("emitted", "owner", "interactive", "exact", "warm", "group")
         other = {name: options.pop(name) for name in names if name in options}
         sampling = Sampling(**{"seed": 1, "temperature": 0.0, "max_tokens": 8, **options})
         self.steps.submit(Submit(run, prompt, sampling, **other))
@@ -121,6 +128,14 @@ class Bench:
                 return
             self.step()
         raise AssertionError(f"still busy after {steps} steps")
+
+    def rest(self) -> None:
+        """What is done with nothing else to do, until nothing more can be."""
+        for _ in range(50):
+            self.steps.tidy()
+        self.steps.check_integrity()
+        self.model.check_order()
+        assert self.memory.snapshots._bound_bytes == 0 or self.memory.snapshots.on_disk
 
     def reason(self, run: str) -> str:
         (finish,) = self.finishes[run]
@@ -656,6 +671,45 @@ def test_a_draft_that_cannot_be_computed_costs_the_run_nothing() -> None:
         assert bench.tokens["a"] == bench.tokens["b"] == greedy(ask, 12)
 
 
+# ---- snapshots ---------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_for_the_disk_does_not_hold_up_the_others() -> None:
+    disk, said = FakeFiles(), prompt(1, 400)
+    ask = next(p for n in range(60) if len(greedy(p := [*said, n + 1], 8)) == 8)
+    snapshots = Snapshots(b"", ram_max=0, disk_max=10**6, files=disk)
+    bench = Bench(cells=1000, n_ctx=600, snapshots=snapshots)
+    bench.submit("first", said, group="g")
+    bench.finish()
+    bench.rest()
+    bench.memory.evict_all()
+    disk.held = True
+    bench.submit("second", ask, group="g")
+    bench.step()
+    assert bench.steps.fetching and not bench.steps.idle
+    bench.submit("other", long_prompt(5))
+    for _ in range(12):
+        bench.step()
+    assert bench.reason("other") == "max_tokens" and bench.tokens["second"] == []
+    disk.held = False
+    bench.finish()
+    assert bench.tokens["second"] == greedy(ask, 8)
+    assert bench.finishes["second"][0].cached_tokens >= 384
+    assert bench.frames[-1].stats.restored_tokens >= 384
+    assert bench.frames[-1].stats.snapshot_disk_bytes == snapshots.disk_bytes > 0
+
+
+def test_what_runs_when_the_process_ends_is_kept_for_the_next_one() -> None:
+    disk, ask = FakeFiles(), long_prompt(60, 30)
+    snapshots = Snapshots(b"", ram_max=0, disk_max=10**6, files=disk)
+    bench = Bench(snapshots=snapshots)
+    bench.submit("a", ask, max_tokens=30, group="g")
+    for _ in range(8):
+        bench.step()
+    bench.steps.close()
+    assert sum(len(entry.tokens) // 4 for entry in disk.folder) >= 60
+
+
 # ---- all of it at once -------------------------------------------------------------------------
 
 RUN = st.fixed_dictionaries(
@@ -669,6 +723,9 @@ RUN = st.fixed_dictionaries(
         "exact": st.booleans(),
         "steps": st.integers(0, 6),  # before the next one arrives
         "cancel": st.sampled_from([None, None, None, 0, 2, 9]),
+        "group": st.sampled_from(["", "g", "h"]),
+        "forget": st.sampled_from([None] * 8 + ["g"]),  # before it arrives
+        "idle": st.booleans(),  # everything comes to rest before it arrives
     }
 )
 
@@ -683,6 +740,7 @@ RUN = st.fixed_dictionaries(
     layout=st.sampled_from(["ordered", "any", "uncuttable"]),
     saved_bytes_max=st.sampled_from([0, 500, 10**6]),
     drafts=st.none() | st.integers(0, 99),
+    kept=st.none() | st.tuples(st.integers(0, 99), st.sampled_from([0, 900, 10**6])),
 )
 def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
     runs: list[dict[str, Any]],
@@ -693,7 +751,14 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
     layout: str,
     saved_bytes_max: int,
     drafts: int | None,
+    kept: tuple[int, int] | None,
 ) -> None:
+    snapshots = None
+    if kept is not None and layout != "uncuttable":
+        chance, disk_max = kept
+        snapshots = Snapshots(
+            b"", ram_max=saved_bytes_max, disk_max=disk_max, files=FakeFiles(seed=chance)
+        )
     bench = Bench(
         cells=cells,
         running=running,
@@ -705,6 +770,7 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
         saved_bytes_max=saved_bytes_max,
         cached_max=cells // 2,
         speculation=None if drafts is None or layout == "uncuttable" else Guesses(drafts),
+        snapshots=snapshots,
     )
     cancels: list[tuple[int, str]] = []
     step = 0
@@ -712,9 +778,15 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
         ask = prompt(run["seed"], run["n"])
         if run["bad"] is not None:
             ask[-1] = run["bad"]
+        if run["idle"]:
+            bench.finish()
+            bench.rest()
+        if run["forget"] is not None:
+            bench.steps.forget(run["forget"])
         bench.submit(
             f"r{i}",
             ask,
+            group=run["group"],
             max_tokens=run["max_tokens"],
             owner=run["owner"],
             interactive=run["interactive"],
@@ -728,6 +800,7 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
             for _, id in [c for c in cancels if c[0] == step]:
                 bench.steps.cancel(id)
     bench.finish()
+    bench.rest()
     for i, run in enumerate(runs):
         expected = greedy(prompt(run["seed"], run["n"]), min(run["max_tokens"], 100 - run["n"]))
         reason = bench.reason(f"r{i}")

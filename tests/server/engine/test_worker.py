@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 from support_model import starter
 
@@ -18,6 +19,7 @@ from hobnob.server.engine.protocol import (
     ChatMessage,
     Command,
     Configure,
+    Forget,
     LoadFailed,
     LoadProgress,
     Output,
@@ -169,6 +171,37 @@ def test_a_file_that_cannot_be_loaded_is_said_to_every_command_and_the_process_s
     assert process.until(Rendered).error
     process.send(Shutdown())
     assert process.popen.wait(DEADLINE_SECONDS) == 0
+
+
+def test_a_conversation_is_not_read_again_after_a_restart_until_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "snapshots"
+    settings = msgspec.structs.replace(
+        configure(), n_ctx=512, snapshot_folder=str(folder), snapshot_disk_bytes=10**9
+    )
+    sampling = Sampling(seed=1, temperature=0.0, max_tokens=4, ignore_eos=True)
+    said: list[int] = []
+    found = []
+    for life, forget in enumerate((False, True, False)):
+        process = Process(tmp_path / f"engine-{life}.log")
+        process.send(settings)
+        ask = [*prompt(process, "word " * 300), *said]
+        process.send(Submit("a", ask, sampling, group="g"))
+        outputs = process.outputs(finished)
+        said += [token for output in outputs for token in output.tokens]
+        found.append(outputs[-1].finish)
+        if forget:
+            process.send(Forget("g"))
+        process.send(Shutdown())
+        assert process.popen.wait(DEADLINE_SECONDS) == 0
+        assert "Traceback" not in process.log.read_text()
+        process.close()
+        assert bool(list(folder.iterdir())) is not forget
+    first, second, third = found
+    assert first is not None and second is not None and third is not None
+    assert (first.cached_tokens, third.cached_tokens) == (0, 0)
+    assert first.prompt_tokens - 16 < second.cached_tokens < second.prompt_tokens
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -1,0 +1,158 @@
+"""Between cells and snapshots: what of finished runs' cells is saved, and what a run gets back.
+
+Saves one stretch at a time, so that no step waits for long: what belongs to a conversation soon
+after its run, anything else when it is about to be evicted. Decides whether a run is better served
+by what was saved than by computing it. The step thread's; `Memory` puts the stretches back.
+"""
+
+from __future__ import annotations
+
+from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.model import Model
+from hobnob.server.engine.run import Run, Saved
+from hobnob.server.engine.snapshots import SEGMENT_TOKENS, TAIL_TOKENS, Link, Snapshots
+
+STRETCHES_AT_ONCE = 8
+"""Saved before an eviction at the most; what is beyond them is computed again."""
+
+WORTH_TOKENS = 32
+"""A run is given saved tokens when they are so many more than the resident ones."""
+
+PATIENCE_SECONDS = 10.0
+"""For files to be read; then the run computes its prompt."""
+
+FORGOTTEN_MAX = 10_000
+
+
+class Keeper:
+    def __init__(self, model: Model, cells: Cells, snapshots: Snapshots) -> None:
+        self._model = model
+        self._cells = cells
+        self._snapshots = snapshots
+        self._bytes_per_token = 0
+        self._groups: dict[int, str] = {}  # of cached sequences
+        self._due: dict[int, None] = {}  # the ones that may have stretches to write, in order
+        self._forgotten: dict[str, None] = {}
+
+    # ---- saving -------------------------------------------------------------------------------
+
+    def cached(self, seq: int, group: str) -> None:
+        """The sequence's run is over."""
+        self._groups[seq] = group
+        if group and self._snapshots.on_disk:
+            self._due[seq] = None
+
+    def released(self, seq: int) -> None:
+        """The sequence is somebody's again, or gone."""
+        self._groups.pop(seq, None)
+        self._due.pop(seq, None)
+
+    def save_due(self) -> bool:
+        """Saves one stretch that shall outlive the process; False: there is nothing to do now."""
+        while self._due and self._can_take():
+            seq = next(iter(self._due))
+            if self._save_next(seq):
+                return True
+            del self._due[seq]
+        return False
+
+    def before_cut(self, seq: int) -> None:
+        """A cached sequence is about to lose its end."""
+        for _ in range(STRETCHES_AT_ONCE):
+            if not self._can_take() or not self._save_next(seq):
+                return
+
+    def forget(self, group: str) -> list[int]:
+        """Drops all that was saved of the group, for good; its cached sequences."""
+        self._forgotten[group] = None
+        if len(self._forgotten) > FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._snapshots.forget(group)
+        return [seq for seq, its in self._groups.items() if its == group]
+
+    def is_forgotten(self, group: str) -> bool:
+        """Whether the run's conversation was deleted while it was still here."""
+        return group in self._forgotten
+
+    # ---- bringing back ------------------------------------------------------------------------
+
+    def fetched(self, run: Run, resident: int, now: float) -> bool:
+        """Whether the run has what it is given in RAM; False while files are being read."""
+        if run.saved or run.suspect:
+            return True
+        if run.fetch_until is None:
+            run.fetch_until = now + PATIENCE_SECONDS
+        if not run.links:
+            links = self._worth_it(run, resident)
+            if not links:
+                return True
+            if not self._snapshots.pin(links):  # others are being read first
+                return now >= run.fetch_until
+            run.links = links
+        if self._snapshots.ready(run.links):
+            return True
+        if now < run.fetch_until:
+            return False
+        self.let_go(run)
+        return True
+
+    def take(self, run: Run, resident: int) -> None:
+        """Gives the run, whose sequence holds its first `resident` tokens, what was fetched."""
+        run.fetch_until = None
+        found = [link for link in run.links if link.end > resident]
+        stretches = [s for link in found if (s := _stretch(link))]  # a file may be damaged
+        gain = sum(saved.end - max(saved.start, resident) for saved in stretches)
+        if gain < WORTH_TOKENS:
+            stretches = []
+        kept = [saved.link for saved in stretches]
+        self._snapshots.unpin([link for link in run.links if link not in kept])
+        run.links = []
+        if stretches:
+            self._snapshots.used(found[-1].segment)
+            run.saved = stretches[::-1]
+
+    def let_go(self, run: Run) -> None:
+        """The run does not need what was fetched for it."""
+        self._snapshots.unpin(run.links)
+        run.links = []
+        run.fetch_until = None
+
+    def put_back(self, saved: Saved) -> None:
+        """A stretch that came from the snapshots is in the cells, or not needed."""
+        if saved.link is not None:
+            self._snapshots.unpin([saved.link])
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _can_take(self) -> bool:
+        held = self._snapshots
+        return held.keeps and held.can_take(SEGMENT_TOKENS * self._bytes_per_token)
+
+    def _save_next(self, seq: int) -> bool:
+        """Saves the sequence's next stretch; False when there is none."""
+        ids, owner = self._cells.tokens(seq), self._cells.owner(seq)
+        exact = self._cells.exact(seq)
+        at, parent = self._snapshots.covered(owner, ids, exact=exact == ids.size)
+        end = min(at + SEGMENT_TOKENS, ids.size)
+        if end - at < TAIL_TOKENS:
+            return False
+        state = self._model.save(seq, at, end)
+        if state is None:
+            return False
+        self._bytes_per_token = state.size // (end - at)
+        return self._snapshots.add(
+            parent, ids[at:end], state, exact=exact >= end, group=self._groups[seq]
+        )
+
+    def _worth_it(self, run: Run, resident: int) -> list[Link]:
+        """What the run lacks of the chain that its tokens begin with; nothing when it is short."""
+        links = self._snapshots.match(run.owner, run.ids()[:-1], exact=run.exact)
+        links = [link for link in links if link.end > resident]
+        while links and sum(link.segment.entry.size for link in links) > self._snapshots.pinnable:
+            links.pop()
+        return links if links and links[-1].end - resident >= WORTH_TOKENS else []
+
+
+def _stretch(link: Link) -> Saved | None:
+    state, exact = link.segment.state, link.segment.entry.exact
+    return state if state is None else Saved(link.start, link.end, exact, state, link.beyond, link)
