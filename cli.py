@@ -441,6 +441,21 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     return joined + given[end:]
 
 
+def _check_verb(arguments: Sequence[str]) -> None:
+    """A command mistyped, alone and by hand, must not become a question to the model."""
+    if len(arguments) != 1 or not arguments[0].isalpha() or not os.isatty(0):
+        return
+    from difflib import get_close_matches
+
+    word = arguments[0].lower()
+    close = get_close_matches(word, sorted(VERBS), 1, 0.8)
+    if close and arguments[0] not in VERBS:
+        raise _usage(
+            f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
+            f"(To ask about it: `hobnob ask {arguments[0]}`)"
+        )
+
+
 # ---- running ----------------------------------------------------------------------------------
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -451,6 +466,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse and call; every expected failure is one line on stderr and a code of exits.py."""
     given = rewrite(arguments)
     try:
+        _check_verb(arguments)
         return int(app(args=given, prog_name="hobnob", standalone_mode=False) or Exit.OK)
     except (typer.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED

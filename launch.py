@@ -398,9 +398,14 @@ def stop(paths: Paths, *, timeout_s: float = STOP_SECONDS) -> bool:
                 f"A hobnob server{_holder(paths)} holds the lock but does not answer."
             )
         return False
-    key = os.environ.get("HOBNOB_KEY") or read_key(paths) or ""
-    headers = {"Authorization": f"Bearer {key}", "Content-Length": "0"}
-    asked = _ask(server, "POST", f"{API}/stop", headers)
+    # Its own key first: the one in HOBNOB_KEY may be for another machine's server.
+    keys = dict.fromkeys(key for key in (read_key(paths), os.environ.get("HOBNOB_KEY")) if key)
+    asked = None
+    for key in keys:
+        headers = {"Authorization": f"Bearer {key}", "Content-Length": "0"}
+        asked = _ask(server, "POST", f"{API}/stop", headers)
+        if asked is not None:
+            break
     deadline = time.monotonic() + timeout_s
     while lock_held(paths):
         if asked is None and find(paths) is not None:

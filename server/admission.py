@@ -43,9 +43,10 @@ def decide(limits: Limits, load: Load, prompt_tokens: int) -> Admit | Refuse:
     if present < limits.max_running:
         return Admit()
     if present >= limits.max_running + limits.max_waiting:
-        return Refuse(_busy(limits, load, f"{load.running} replies are running"))
+        return Refuse(_busy(limits, load, _present(load)))
     if load.waiting_tokens + prompt_tokens > limits.max_waiting_tokens:
-        return Refuse(_busy(limits, load, f"{load.waiting_tokens} prompt tokens are waiting"))
+        why = f"{_present(load)}, with {load.waiting_tokens} prompt tokens"
+        return Refuse(_busy(limits, load, why))
     return Admit()
 
 
@@ -53,6 +54,18 @@ def _busy(limits: Limits, load: Load, why: str) -> Busy:
     wait_s = (load.waiting + 1) * load.run_s / max(limits.max_running, 1)
     retry_after_s = min(max(math.ceil(wait_s), 1), MAX_RETRY_AFTER_SECONDS)
     return Busy(
-        f"The server is full: {why} and {load.waiting} more wait. Try again in {retry_after_s} s.",
+        f"The server is full: {why}. Try again in {retry_after_s} s.",
         retry_after_s=retry_after_s,
     )
+
+
+def _present(load: Load) -> str:
+    """Says nothing of what there is none of: while the model loads, all of them wait."""
+    running = (
+        "1 reply is being written"
+        if load.running == 1
+        else (f"{load.running} replies are being written")
+    )
+    if not load.running:
+        return "1 reply waits" if load.waiting == 1 else f"{load.waiting} replies wait"
+    return f"{running} and {load.waiting} more wait" if load.waiting else running

@@ -32,6 +32,7 @@ from hobnob import __version__, cli
 from hobnob.exits import Exit
 from hobnob.server import wire
 from hobnob.server.wire import Event, Failure
+from hobnob.tui import verbs
 
 EVENTS = f"/runs/{RUN}/events"
 MESSAGES = "/conversations/new/messages"
@@ -659,3 +660,37 @@ def test_the_command_line_imports_nothing_heavy() -> None:
     code = f"import sys, hobnob.cli; print([m for m in {heavy.split()!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("histroy", "history"), ("Models", "models")])
+def test_a_mistyped_command_is_no_question(
+    typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda descriptor: True)
+    assert cli.run([typed]) == Exit.USAGE
+    assert f"Did you mean `hobnob {meant}`" in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "terminal"),
+    [(["histroy"], False), (["histroy", "of", "Rome"], True), (["Hello"], True)],
+)
+def test_what_may_be_a_question_is_one(
+    arguments: list[str], terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda descriptor: terminal)
+    cli._check_verb(arguments)
+
+
+def test_a_model_that_cannot_be_loaded_is_marked_and_says_why() -> None:
+    good = verbs._model_line({"id": "a", "size": 10**9, "path": "/a", "loaded": True})
+    bad = verbs._model_line({"id": "b", "size": 5, "path": "/b", "problem": "It is cut off."})
+    assert good.startswith("* a") and "cannot" not in good
+    assert bad.startswith("! b") and bad.endswith("(cannot be loaded: It is cut off.)")
+
+
+@pytest.mark.parametrize("id", ["", "..", "../runs/x", "a/b"])
+async def test_an_id_that_cannot_be_one_is_not_found(hobnob: Cli, id: str) -> None:
+    done = await hobnob.run("history", "show", "--", id)
+    assert done.code == Exit.NOT_FOUND
+    assert "There is no conversation" in done.err and "Not Found" not in done.err

@@ -199,6 +199,16 @@ def test_stopping_waits_until_the_server_is_gone(paths: Paths) -> None:
     assert launch.stop(paths) is False
 
 
+@pytest.mark.parametrize("servers", ["local-key", "chosen"])
+def test_stopping_uses_the_key_that_fits_whatever_is_in_the_environment(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, servers: str
+) -> None:
+    monkeypatch.setenv("FAKE_KEY", servers)
+    launch.ensure(paths)
+    monkeypatch.setenv("HOBNOB_KEY", "chosen")
+    assert launch.stop(paths) is True
+
+
 # ---- addresses --------------------------------------------------------------------------------
 
 

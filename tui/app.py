@@ -310,6 +310,7 @@ class HobnobApp(CopyingApp):
     def action_help(self) -> None:
         """The keys; those of what has the focus come first."""
         if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()  # the key that opened it
             return
         parts: list[tuple[type[Any], Part]] = [
             (Composer, ("The input", Composer.HELP, Composer.BINDINGS)),

@@ -7,6 +7,7 @@ one turn.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -20,6 +21,8 @@ from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, On
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
 from hobnob.tui.notice import ClientError, Notice
 from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn, build, items
+
+_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 UPKEEP_SECONDS = 600.0
 """For an answer that needs the whole database to be read."""
@@ -250,11 +253,19 @@ class Client:
 
 
 def _conversation(id: str) -> str:
+    _check(id, "conversation")
     return f"/conversations/{quote(id, safe='')}"
 
 
 def _run(id: str) -> str:
+    _check(id, "run")
     return f"/runs/{quote(id, safe='')}"
+
+
+def _check(id: str, what: str) -> None:
+    """An id that no server can know must not lead to another address."""
+    if not _ID.fullmatch(id):
+        raise ClientError("not_found", f"There is no {what} {id!r}.")
 
 
 def _given(**fields: Any) -> dict[str, Any]:

@@ -190,10 +190,12 @@ def _hit_line(one: Hit) -> str:
 
 
 def _model_line(one: dict[str, Any]) -> str:
-    mark = "*" if one.get("loaded") or one.get("current") else " "
-    return (
+    problem = one.get("problem")
+    mark = "!" if problem else "*" if one.get("loaded") or one.get("current") else " "
+    line = (
         f"{mark} {_flat(str(one.get('id', '')))}  {_size(one.get('size'))}  {one.get('path', '')}"
     )
+    return f"{line}  (cannot be loaded: {_flat(str(problem))})" if problem else line
 
 
 def _status_lines(found: dict[str, Any]) -> list[str]:

@@ -54,3 +54,16 @@ def test_the_longer_runs_take_the_later_the_retry() -> None:
     short, long = (decide(LIMITS, Load(2, 3, 0, run_s), 1) for run_s in (1.0, 10.0))
     assert isinstance(short, Refuse) and isinstance(long, Refuse)
     assert (short.error.retry_after_s, long.error.retry_after_s) == (2, 20)
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "said"),
+    [
+        (0, 5, "full: 5 replies wait. Try"),
+        (2, 3, "full: 2 replies are being written and 3 more wait. Try"),
+        (1, 0, "full: 1 reply is being written. Try"),
+    ],
+)
+def test_a_refusal_says_what_there_is(running: int, waiting: int, said: str) -> None:
+    answer = decide(Limits(running, waiting, 10**6), Load(running, waiting, 0), 1)
+    assert isinstance(answer, Refuse) and said in answer.error.message

@@ -26,6 +26,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer({"state": "ready", "instance": INSTANCE, "args": sys.argv[1:]})
 
     def do_POST(self) -> None:
+        wanted = os.environ.get("FAKE_KEY", "local-key")
+        if self.headers["Authorization"] != f"Bearer {wanted}":
+            self.send_error(401)
+            return
         self._answer({"stopping": True})
         threading.Thread(target=self.server.shutdown).start()
 

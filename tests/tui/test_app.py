@@ -694,3 +694,11 @@ async def test_a_server_that_does_not_warm_up_is_no_trouble(
         await until(pilot, lambda: client.warmed == ["c0001"])
         await pilot.pause()
         assert "Nothing is served here" not in screen_text(pilot)
+
+
+async def test_the_key_that_opens_the_help_closes_it(client: FakeClient, tmp_path: Path) -> None:
+    async with running(client, tmp_path) as pilot:
+        await pilot.press("f1")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        await pilot.press("f1")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
