@@ -91,6 +91,8 @@ class FakeClient:
         self.sent: list[dict[str, Any]] = []
         self.cancelled: list[str] = []
         self.warmed: list[str] = []
+        self.cold: ClientError | None = None
+        """What every warm-up is refused with."""
         self.heads: list[str] = []
         self.closed = False
         self._count = 0
@@ -209,7 +211,8 @@ class FakeClient:
 
     async def warm(self, conversation: str) -> None:
         self.warmed.append(conversation)
-        self._refuse()
+        if self.cold is not None:
+            raise self.cold
 
     async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         return self.hits[:limit]

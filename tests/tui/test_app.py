@@ -689,7 +689,7 @@ async def test_a_server_that_does_not_warm_up_is_no_trouble(
     client: FakeClient, tmp_path: Path
 ) -> None:
     client.talk("old", "Hello", "Hi")
-    client.refuse = ClientError("not_found", "Nothing is served here.")
+    client.cold = ClientError("not_found", "Nothing is served here.")
     async with running(client, tmp_path, conversation="c0001") as pilot:
         await until(pilot, lambda: client.warmed == ["c0001"])
         await pilot.pause()
