@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from bench import machine, peers
-from bench.capacity import Capacity, ServerFailed, Variant
+from bench.capacity import HOBNOB, Capacity, ServerFailed, Variant
 from bench.engine import EngineServer
 from bench.scenario import Measure, Measurement, Scenario, Trial
 from bench.servers import Server, shown_command
@@ -101,7 +101,7 @@ class _Session:
         """Each contestant's best variant; a peer that cannot take part is left out."""
         chosen: dict[str, Variant] = {}
         for name, candidates in self._scenario.contestants.items():
-            if name != self._ours and not self._settings.peers:
+            if not (name.startswith(HOBNOB) or self._settings.peers):
                 continue
             try:
                 chosen[name] = await self._best(name, candidates)

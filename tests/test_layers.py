@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 STDLIB = sys.stdlib_module_names
-PURE_ENGINE = {"cells", "scheduler", "detokenize", "speculation"}
+PURE_ENGINE = {"cells", "scheduler", "detokenize", "recall", "speculation"}
 EDGE = {"app", "listener", "main", "security", "streams"}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.capacity import HOBNOB, LLAMA_SERVER
+from bench.capacity import HOBNOB, LLAMA_SERVER, Variant
 from bench.load import Messages
-from bench.scenario import Measure, Measurement, Metric, Scenario, Trial, failures, variants
+from bench.scenario import Bar, Measure, Measurement, Metric, Scenario, Trial, failures, variants
 from bench.servers import Server
 from bench.texts import user
 
@@ -12,6 +12,10 @@ CODE_TOKENS = 320
 REPLY_TOKENS = 256
 LINE_CHARACTERS = 12
 """Shorter lines stand in any prompt."""
+
+WITHOUT = "hobnob without drafts"
+DRAFTING = Variant(HOBNOB, environment={"HOBNOB_SPECULATION": "auto"})
+PLAIN = Variant(WITHOUT, environment={"HOBNOB_SPECULATION": "off"})
 
 SPECULATING = (
     "",
@@ -52,7 +56,7 @@ def _measure(copying: bool) -> Measure:
     return measure
 
 
-def _scenario(name: str, title: str, about: str, *, copying: bool) -> Scenario:
+def _scenario(name: str, title: str, about: str, least: float, *, copying: bool) -> Scenario:
     return Scenario(
         name=name,
         title=title,
@@ -61,11 +65,15 @@ def _scenario(name: str, title: str, about: str, *, copying: bool) -> Scenario:
         cells=2048,
         measure=_measure(copying),
         metrics=[
-            Metric("decode", "tokens/s", "t/s"),
+            Metric("decode", "tokens/s", "t/s", bar=Bar(least, True, True, WITHOUT)),
             Metric("total", "whole reply", "s", False, 2),
             Metric("copied", "share of its lines that stand in the prompt", digits=2),
         ],
-        contestants={HOBNOB: variants(HOBNOB), LLAMA_SERVER: variants(LLAMA_SERVER, *SPECULATING)},
+        contestants={
+            HOBNOB: [DRAFTING],
+            WITHOUT: [PLAIN],
+            LLAMA_SERVER: variants(LLAMA_SERVER, *SPECULATING),
+        },
     )
 
 
@@ -74,12 +82,14 @@ SCENARIOS = [
         "copying",
         "A reply that copies its prompt",
         f"“Repeat this code”: {CODE_TOKENS} tokens of code, temperature 0.",
+        1.4,
         copying=True,
     ),
     _scenario(
         "not-copying",
         "A reply that copies nothing",
         "Where drafts from the prompt are of no use, they must cost nothing.",
+        0.95,
         copying=False,
     ),
 ]

@@ -74,7 +74,7 @@ class Generation:
         self._arrived = self._admitted = self._prefilled = self._first = self._last = now
         self._gaps: list[float] = []
         self._drew = False
-        self.drafter = Drafter(self.run.tokens, self.run.n_prompt)
+        self.drafter = Drafter(self.run.tokens, self.run.n_prompt, self.run.owner)
 
     def over(self) -> str | None:
         """A reason why nothing more is to be generated, known without a step."""

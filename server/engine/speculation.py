@@ -1,8 +1,8 @@
-"""Drafts: what a run may say next because it, or its prompt, said the like before.
+"""Drafts: what a run may say next because it, its prompt or a late reply said the like before.
 
-Pure. The longest recent stretch of a run's tokens that occurred earlier is followed there; the
-tokens after it are the draft (the idea is SuffixDecoding's, NeurIPS 2025). Every token that a run
-draws shows whether its match was right, so acceptance is known before a row is spent on it. A
+Pure. The longest recent stretch of a run's tokens that occurred earlier, in its own tokens or in
+its owner's late replies, is followed there; the tokens after it are the draft. Every token that a
+run draws shows whether its match was right, so acceptance is known before a row is spent on it. A
 draft is made where it should pay by what rows were measured to cost, and only as long as it
 could fail without having cost the run more than `LOSS_SHARE` of its time.
 """
@@ -14,13 +14,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.recall import (
+    CANDIDATES,
+    COMPARED_TOKENS,
+    KEY_TOKENS,
+    Recall,
+    Recalled,
+    Words,
+    common,
+    key_of,
+)
 
-KEY_TOKENS = 4
-"""The shortest match; occurrences of so many tokens are looked up."""
-CANDIDATES = 8
-"""Earlier occurrences that are compared, the latest first."""
-COMPARED_TOKENS = 64
-"""So far back; what is followed may have become longer."""
 READ_TOKENS = 512
 """Tokens that are read in a step (under a millisecond): a long prompt takes several."""
 
@@ -38,13 +42,15 @@ STEP_SHARE = 5.0
 PLAIN_EVERY = 16
 """After so many steps with drafts comes a plain one, to know what that costs."""
 
+FORGET_STEPS = 500
+"""After so many steps what drafts were measured to cost is doubted, so that a step that something
+else slowed down does not keep them out for ever; trying again is within what may be lost."""
+
 _ROW_SHARE = 0.6  # of a step with one row: what a drafted row is thought to cost at first
 _WEIGHT = 0.2  # of the newest measurement
 _FADE = 0.95  # of what was known about acceptance, with every token
 _PRIORS = (0.4, 0.6, 0.75, 0.85)  # acceptance after matches of 4, 8, 16, 32 tokens and more
 _PRIOR_WEIGHT = 4.0
-_MULTIPLIER = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
 
 
 class Suffixes:
@@ -79,9 +85,7 @@ class Suffixes:
             self.length = 0
         before = 0
         if end >= KEY_TOKENS:
-            key = 0
-            for id in self._tokens[end - KEY_TOKENS : end]:
-                key = ((key + id + 1) * _MULTIPLIER) & _MASK
+            key = key_of(self._tokens, end)
             before = self._latest.get(key, 0)
             self._latest[key] = end
         self._before.append(before)
@@ -95,7 +99,7 @@ class Suffixes:
         for _ in range(CANDIDATES):
             if not at:
                 return
-            length = self._common(at)
+            length = common(self._tokens, self._read, self._tokens, at)
             if length > max(self.length, KEY_TOKENS - 1):
                 self.length, self._next = length, at
             at = self._before[at]
@@ -108,14 +112,6 @@ class Suffixes:
             at = self._next + len(drafted)
             drafted.append(self._tokens[at] if at < end else drafted[at - end])
         return drafted
-
-    def _common(self, at: int) -> int:
-        """How many tokens before `at` are those at the end."""
-        tokens, end = self._tokens, self._read
-        n, most = 0, min(COMPARED_TOKENS, at)
-        while n < most and tokens[at - 1 - n] == tokens[end - 1 - n]:
-            n += 1
-        return n
 
 
 @dataclass(slots=True)
@@ -137,29 +133,34 @@ class _Trust:
 class Drafter:
     """What is known of one run: its matches, how good they are, and what drafts have gained."""
 
-    def __init__(self, tokens: Sequence[int], n_prompt: int) -> None:
+    def __init__(self, tokens: Sequence[int], n_prompt: int, owner: str = "") -> None:
+        self.owner = owner
+        self.tokens = tokens
+        self.n_prompt = n_prompt
         self._suffixes = Suffixes(tokens)
-        self._tokens = tokens
-        self._n_prompt = n_prompt
+        self._recalled = Recalled()
         self._first = len(tokens)
         self._read = 0
         self._trust = [_Trust(prior) for prior in _PRIORS]
+        self._trust_recalled = [_Trust(prior) for prior in _PRIORS]
         self.gained_s = 0.0
         """By drafts; below 0: lost."""
 
     @property
     def drawn(self) -> int:
         """Tokens of the reply since it was first asked."""
-        return len(self._tokens) - self._first
+        return len(self.tokens) - self._first
 
-    def read(self) -> bool:
-        """Reads what has been added, within a bound. False: there is more."""
+    def read(self, words: Words | None = None) -> bool:
+        """Reads what has been added, within a bound; `words`: the owner's. False: there is more."""
         suffixes = self._suffixes
         for _ in range(min(READ_TOKENS, suffixes.behind)):
             length = suffixes.length
             foretold = suffixes.read()
             self._read += 1
-            if self._read <= self._n_prompt:
+            if words is not None and self._read >= self.n_prompt:
+                self._recall(words)
+            if self._read <= self.n_prompt:
                 if not suffixes.behind:
                     suffixes.search()
                 continue
@@ -168,14 +169,29 @@ class Drafter:
             suffixes.search()
         return not suffixes.behind
 
+    def _recall(self, words: Words) -> None:
+        length = self._recalled.length
+        foretold = self._recalled.read(self.tokens, self._read, words)
+        if foretold is not None:
+            self._trust_recalled[_class(length)].see(foretold)
+
     @property
     def acceptance(self) -> float:
         """How likely the match's next token is the one that will be drawn; 0 without a match."""
-        length = self._suffixes.length
-        return float(self._trust[_class(length)]) if length else 0.0
+        return max(self._chances)
 
     def draft(self, most: int) -> list[int]:
-        return self._suffixes.draft(most)
+        """By the likelier of the two matches, the run's own where they are alike."""
+        own, recalled = self._chances
+        return self._recalled.draft(most) if recalled > own else self._suffixes.draft(most)
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        own, recalled = self._suffixes.length, self._recalled.length
+        return (
+            float(self._trust[_class(own)]) if own else 0.0,
+            float(self._trust_recalled[_class(recalled)]) if recalled else 0.0,
+        )
 
 
 def _class(length: int) -> int:
@@ -207,6 +223,11 @@ class _Costs:
         self._known[decodes, rows] = known + _WEIGHT * (factor - known) if known else factor
         self._all += _WEIGHT * (factor - self._all)
 
+    def doubt(self) -> None:
+        """What was measured long ago may not hold any more."""
+        self._known.clear()
+        self._all = (self._all + 1.0) / 2
+
     @staticmethod
     def _idea(plain: float, decodes: int, rows: int) -> float:
         return plain * (1.0 + _ROW_SHARE * (rows - decodes) / decodes)
@@ -217,15 +238,17 @@ class Speculation:
 
     def __init__(self, pace: Pace, eog: Iterable[int]) -> None:
         self._costs = _Costs(pace)
+        self._recall = Recall()
         self._eog = frozenset(eog)
         self._since_plain = 0
+        self._steps = 0
         self.drafted = 0
         """Tokens, since the start."""
         self.accepted = 0
 
     def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
         """Up to `most` tokens that may follow, for a step that has so many decodes and rows."""
-        if not drafter.read() or self._since_plain >= PLAIN_EVERY:
+        if not drafter.read(self._recall.of(drafter.owner)) or self._since_plain >= PLAIN_EVERY:
             return []
         chance = drafter.acceptance
         plain = self._costs.of(decodes, decodes)
@@ -246,9 +269,17 @@ class Speculation:
                 best, tokens = gain, extra
         return self._cut(drafter.draft(tokens))
 
+    def ended(self, drafter: Drafter) -> None:
+        """The run is over: its owner may say the like again."""
+        self._recall.ended(drafter.owner, drafter.tokens, drafter.n_prompt)
+
     def observe(self, drafted: Sequence[tuple[Drafter, int, int]], decodes: int, s: float) -> None:
         """What a step of decodes took. `drafted`: who had how many rows more, and how many of
         these were accepted."""
+        self._recall.learn()
+        self._steps += 1
+        if not self._steps % FORGET_STEPS:
+            self._costs.doubt()
         if not drafted:
             self._since_plain = 0
             return

@@ -395,6 +395,8 @@ class Steps:
         if run.warm:
             self._outputs.append(made.finish(WARMED))
             return
+        if self._speculation is not None:
+            self._speculation.ended(made.drafter)
         self._outputs.append(made.finish(reason, output))
         taken = self._clock() - run.arrived
         known = self._service_s

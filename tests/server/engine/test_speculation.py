@@ -16,7 +16,14 @@ from hobnob.server.engine import loading
 from hobnob.server.engine.llama import Vocab
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
-from hobnob.server.engine.speculation import KEY_TOKENS, READ_TOKENS, Drafter, Speculation, Suffixes
+from hobnob.server.engine.recall import KEY_TOKENS
+from hobnob.server.engine.speculation import (
+    FORGET_STEPS,
+    READ_TOKENS,
+    Drafter,
+    Speculation,
+    Suffixes,
+)
 
 END = 0
 
@@ -83,13 +90,40 @@ def gpu(rows: int) -> float:
 Cost = Callable[[int], float]
 
 
-def seconds(cost: Cost, prompt: list[int], reply: list[int], *, decodes: int = 1) -> float:
-    """Time of the reply beside others that decode."""
+class Oracle(Drafter):
+    """Knows the reply: what drafts could win at most."""
+
+    def __init__(self, tokens: list[int], n_prompt: int, reply: list[int]) -> None:
+        super().__init__(tokens, n_prompt)
+        self._reply = reply
+
+    @property
+    def acceptance(self) -> float:
+        return 1.0
+
+    def draft(self, most: int) -> list[int]:
+        return self._reply[self.drawn :][:most]
+
+
+def seconds(
+    cost: Cost,
+    prompt: list[int],
+    reply: list[int],
+    *,
+    decodes: int = 1,
+    earlier: Sequence[list[int]] = (),
+    oracle: bool = False,
+) -> float:
+    """Time of the reply beside others that decode, after earlier ones to the same prompt."""
     pace = Pace(512)
     pace.observe(decodes, 0, cost(decodes))
     speculation = Speculation(pace, [END])
+    for one in earlier:
+        speculation.ended(Drafter([*prompt, *one], len(prompt)))
+    for _ in range(100 * len(earlier)):
+        speculation.observe([], decodes, cost(decodes))
     tokens = list(prompt)
-    drafter = Drafter(tokens, len(prompt))
+    drafter = Oracle(tokens, len(prompt), reply) if oracle else Drafter(tokens, len(prompt))
     took, at = 0.0, 0
     while at < len(reply):
         left = min(63, len(reply) - at - 1)
@@ -127,6 +161,31 @@ def test_other_replies_are_at_most_a_twentieth_slower(cost: Cost, kinds: int, n:
         assert took <= 1.055 * n * cost(1)
 
 
+@pytest.mark.parametrize("cost", [cpu, gpu])
+def test_saying_again_what_an_earlier_reply_said_is_faster(cost: Cost) -> None:
+    prompt, reply = words(1, 50), words(2, 400)
+    took = seconds(cost, prompt, reply, earlier=[words(3, 400), reply])
+    assert len(reply) * cost(1) / took > 1.4
+
+
+@pytest.mark.parametrize("cost", [cpu, gpu])
+@pytest.mark.parametrize("alike", [3, 10, 40])
+def test_replies_that_soon_part_from_earlier_ones_are_at_most_a_twentieth_slower(
+    cost: Cost, alike: int
+) -> None:
+    prompt = words(1, 50)
+    earlier = [words(seed, 400, 50) for seed in range(2, 6)]
+    reply = [*earlier[-1][:alike], *words(9, 200, 50)]
+    took = seconds(cost, prompt, reply, earlier=earlier)
+    assert took <= 1.055 * len(reply) * cost(1)
+
+
+@pytest.mark.parametrize(("cost", "least"), [(cpu, 1.6), (gpu, 8.0)])
+def test_who_knew_the_reply_would_reach_what_rows_cost(cost: Cost, least: float) -> None:
+    reply = words(1, 400)
+    assert len(reply) * cost(1) / seconds(cost, [1, 2], reply, oracle=True) > least
+
+
 @pytest.mark.parametrize("stretch", [6, 12, 25, 50])
 def test_stretches_that_break_off_are_at_most_a_twentieth_slower(stretch: int) -> None:
     text = words(1, 2000)
@@ -142,6 +201,24 @@ def test_stretches_that_break_off_are_at_most_a_twentieth_slower(stretch: int) -
 def test_others_do_not_wait_for_drafts() -> None:
     text = words(1, 400)
     assert seconds(cpu, text, text, decodes=3) == pytest.approx(len(text) * cpu(3))
+
+
+def test_a_step_that_something_else_slowed_down_keeps_drafts_out_only_for_a_while() -> None:
+    pace = Pace(512)
+    pace.observe(1, 0, 0.01)
+    speculation = Speculation(pace, [END])
+    text = words(1, 200)
+    tokens = [*text, *text[:80]]
+    drafter = Drafter(tokens, len(text))
+    drafter.gained_s = 100.0
+    for rows in range(1, 64):
+        speculation.observe([(drafter, rows, 0)], 1, 30.0)
+    drafter.gained_s = 100.0
+    speculation.observe([], 1, 0.01)
+    assert not speculation.propose(drafter, 1, 1, 63)
+    for _ in range(12 * FORGET_STEPS):
+        speculation.observe([], 1, 0.01)
+    assert speculation.propose(drafter, 1, 1, 63)
 
 
 def test_a_draft_stops_before_the_end_token() -> None:
@@ -208,3 +285,35 @@ def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
         for options in ({}, {"temperature": 0.8, "repeat_penalty": 1.05}):
             assert drafting.reply(ask, **options) == plain.reply(ask, **options)
     assert 10 < speculation.accepted < speculation.drafted - 10
+
+
+def test_an_oracles_drafts_are_all_accepted_and_change_nothing() -> None:
+    """What is drawn at a drafted position is what would have been drawn without the draft, at
+    any temperature: so a draft of the very reply is accepted to its end, limits included."""
+    vocab = Vocab.open(starter())
+    ask = vocab.tokenize(
+        "<|im_start|>user\nName three uses of a paper clip.<|im_end|>\n<|im_start|>assistant\n",
+        special=True,
+    )
+    engine = Engine("auto")
+    speculation = engine.steps._speculation
+    assert speculation is not None
+    own = speculation.propose
+    for options in ({}, {"temperature": 0.8}):
+        speculation.propose = lambda *_: []  # type: ignore[method-assign]
+        reply = engine.reply(ask, **options)
+
+        def oracle(
+            drafter: Drafter, _decodes: int, _rows: int, most: int, reply: list[int] = reply
+        ) -> list[int]:
+            return reply[drafter.drawn :][: min(7, most)]
+
+        speculation.propose = oracle  # type: ignore[method-assign]
+        speculation.drafted = speculation.accepted = 0
+        assert engine.reply(ask, **options) == reply
+        assert speculation.drafted == speculation.accepted > len(reply) // 2
+    speculation.propose = own  # type: ignore[method-assign]
+    tokens = engine.reply(ask)  # now from what the owner was told before
+    assert speculation.drafted > 0
+    speculation.propose = lambda *_: []  # type: ignore[method-assign]
+    assert engine.reply(ask) == tokens
