@@ -249,7 +249,9 @@ class Engine:
     def __init__(self, speculation: str) -> None:
         self._frames: list[Stepped] = []
         asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, speculation=speculation)
-        self.steps, self.ready = loading.load(asked, self._frames.append, lambda _: None)
+        self.steps, self.ready = loading.load(
+            asked, self._frames.append, lambda _: None, lambda: None
+        )
 
     def reply(self, prompt: list[int], **options: float) -> list[int]:
         sampling = Sampling(**{"seed": 7, "temperature": 0.0, "max_tokens": 24, **options})  # type: ignore[arg-type]

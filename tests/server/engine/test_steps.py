@@ -33,7 +33,7 @@ class Guesses(Speculation):
 
     def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
         length = self._random.randint(0, max(0, most))
-        draft = greedy(drafter._tokens, length, eog=self._random.random() < 0.5)
+        draft = greedy(drafter.tokens, length, eog=self._random.random() < 0.5)
         if draft and self._random.random() < 0.6:
             draft[self._random.randrange(len(draft))] = self._random.choice(PLAIN)
         return draft
@@ -567,7 +567,7 @@ def test_drafts_change_nothing_that_a_run_says(
 
 def test_accepted_drafts_save_steps_and_are_counted() -> None:
     bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 40)
-    guesses.propose = lambda drafter, _decodes, _rows, most: greedy(drafter._tokens, min(3, most))  # type: ignore[method-assign]
+    guesses.propose = lambda drafter, _decodes, _rows, most: greedy(drafter.tokens, min(3, most))  # type: ignore[method-assign]
     bench.submit("a", ask, max_tokens=40)
     bench.finish()
     assert bench.tokens["a"] == greedy(ask, 40)
