@@ -60,7 +60,8 @@ class Engine:
         said = {submit.run: [*submit.emitted] for submit in submits}
         for frame in self._frames:
             for output in frame.outputs:
-                said[output.run] += output.tokens
+                if output.run in said:
+                    said[output.run] += output.tokens
         return list(said.values())
 
     def close(self) -> None:
@@ -80,8 +81,13 @@ def in_groups(
 
 def put_one_aside(steps: Steps) -> None:
     """Now and then the newest run gives its cells to nobody."""
+    if steps.records and len(steps.records) % 7 == 0:
+        put_newest_aside(steps)
+
+
+def put_newest_aside(steps: Steps) -> None:
     scheduler, memory = steps._scheduler, steps._memory
-    if steps.records and len(steps.records) % 7 == 0 and scheduler.running > 1:
+    if scheduler.running > 1:
         scheduler.no_room()
         memory.make_room(memory.cells.free + PARKED_TRIM_CELLS)
 
@@ -164,3 +170,63 @@ def test_gone_on_with_by_another_engine_from_files_a_reply_is_the_same(
     assert in_groups(second, halves) == alone
     assert second.steps.stats().restored_tokens > 0, "nothing came from the files"
     second.close()
+
+
+# ---- several owners, in turns ------------------------------------------------------------------
+
+OWNERS = 8
+TURNS = 2
+TURN_TOKENS = 6
+
+
+def test_interleaved_conversations_with_cancels_and_too_few_cells_say_what_each_says_alone(
+    tmp_path: Path,
+) -> None:
+    """Nobody's words come from another's cells, drafts or snapshots."""
+    vocab = Vocab.open(starter())
+
+    def turn(owner: int, number: int, before: list[int], *, suffix: str = "") -> Submit:
+        ask = f"My word is {TOPICS[owner]}. Which?" if not number else "And now?"
+        text = f"<|im_start|>user\n{ask}<|im_end|>\n<|im_start|>assistant\n"
+        sampling = Sampling(
+            seed=owner, temperature=0.7 * (owner % 2), max_tokens=TURN_TOKENS, ignore_eos=True
+        )
+        return Submit(
+            f"o{owner}t{number}{suffix}",
+            [*before, *vocab.tokenize(text, special=True)],
+            sampling,
+            exact=True,
+            owner=f"owner{owner}",
+            group=f"c{owner}",
+        )
+
+    def conversations(engine: Engine, owners: Sequence[int], *, crowded: bool) -> list[list[int]]:
+        said: dict[int, list[int]] = {owner: [] for owner in owners}
+        for number in range(TURNS):
+            submits = [turn(owner, number, said[owner]) for owner in owners]
+            steps_done = 0
+
+            def disturb(steps: Steps, number: int = number) -> None:
+                nonlocal steps_done
+                steps_done += 1
+                for owner in owners:  # each asks for the same again, and loses interest
+                    again = turn(owner, number, said[owner], suffix="x")
+                    if steps_done == 1 + owner:
+                        steps.submit(again)
+                    elif steps_done == 4 + owner:
+                        steps.cancel(again.run)
+                if steps_done % 3 == 0:
+                    put_newest_aside(steps)
+
+            replies = engine.replies(submits, disturb if crowded else lambda _: None)
+            for owner, submit, reply in zip(owners, submits, replies, strict=True):
+                said[owner] = [*submit.prompt, *reply]
+        return list(said.values())
+
+    quiet = Engine()
+    alone = [conversations(quiet, [owner], crowded=False)[0] for owner in range(OWNERS)]
+    crowd = Engine(cells=512, speculation="auto", folder=tmp_path)
+    assert conversations(crowd, range(OWNERS), crowded=True) == alone
+    assert crowd.steps.stats().saved > 0, "nobody was put aside"
+    crowd.close()
+    vocab.close()
