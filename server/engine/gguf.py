@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +26,9 @@ MAX_ARRAY_VALUES = 64  # longer arrays are passed over
 BUFFER_BYTES = 256 * 1024
 DEFAULT_ALIGNMENT = 32
 
+UNKNOWN_TYPE_BYTES = 2  # an element's, as a guess
+
+_LAYER = re.compile(r"blk\.(\d{1,4})\.")
 _LENGTH = struct.Struct("<Q")
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
@@ -56,6 +59,28 @@ class Split:
     count: int
 
 
+@dataclass(slots=True)
+class Weights:
+    """Bytes of the tensors."""
+
+    layers: dict[int, int] = field(default_factory=dict)  # by number
+    output: int = 0
+    tied: bool = True  # no output matrix of its own: the embedding is used
+    embedding: int = 0
+    n_vocab: int = 0
+
+    def add(self, name: str, n_bytes: int, rows: int) -> None:
+        layer = _LAYER.match(name)
+        if layer is not None:
+            number = int(layer[1])
+            self.layers[number] = self.layers.get(number, 0) + n_bytes
+        elif name.startswith("output"):
+            self.output += n_bytes
+            self.tied &= name != "output.weight"
+        elif name == "token_embd.weight":
+            self.embedding, self.n_vocab = n_bytes, rows
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     version: int
@@ -63,6 +88,7 @@ class Header:
     values: dict[str, Value]  # without long arrays, and without strings that are not UTF-8
     size: int  # of the file, bytes
     n_parameters: int = 0  # elements of all tensors; 0 when only the values were read
+    weights: Weights | None = None  # likewise
 
     def text(self, key: str) -> str | None:
         value = self.values.get(key)
@@ -219,8 +245,9 @@ def _header(reader: _Reader, whole: bool) -> Header:
             values[key] = value
     if not whole:
         return Header(version, n_tensors, values, reader.size)
-    n_parameters = _tensors(reader, n_tensors, _alignment(reader, values))
-    return Header(version, n_tensors, values, reader.size, n_parameters)
+    weights = Weights()
+    n_parameters = _tensors(reader, n_tensors, _alignment(reader, values), weights)
+    return Header(version, n_tensors, values, reader.size, n_parameters, weights)
 
 
 def _version(reader: _Reader) -> int:
@@ -316,21 +343,24 @@ def _alignment(reader: _Reader, values: dict[str, Value]) -> int:
     return alignment
 
 
-def _tensors(reader: _Reader, n_tensors: int, alignment: int) -> int:
+def _tensors(reader: _Reader, n_tensors: int, alignment: int, weights: Weights) -> int:
     """The number of parameters. Raises GGUFError where data is missing."""
     n_parameters = end = 0
     for _ in range(n_tensors):
-        _string(reader, MAX_KEY_BYTES)
+        name = _string(reader, MAX_KEY_BYTES).decode("utf-8", "replace")
         n_dimensions = reader.whole_number("I")
         if n_dimensions > MAX_DIMENSIONS:
             raise reader.damaged(f"a tensor has {n_dimensions} dimensions")
-        elements = 1
+        elements = rows = 1
         for _ in range(n_dimensions):
-            elements *= reader.whole_number("Q")
+            rows = reader.whole_number("Q")
+            elements *= rows
         kind, offset = reader.whole_number("I"), reader.whole_number("Q")
         n_parameters += elements
         per_block, n_bytes = _BLOCKS.get(kind, (1, 0))
         end = max(end, offset + -(-elements // per_block) * n_bytes)
+        n_bytes = n_bytes or UNKNOWN_TYPE_BYTES
+        weights.add(name, -(-elements // per_block) * n_bytes, rows)
     missing = -(-reader.position // alignment) * alignment + end - reader.size
     if n_tensors and missing > 0:
         raise GGUFError(

@@ -188,7 +188,7 @@ _KV_TYPES = {  # keys, values
     "f16-bf16": (C.GGML_TYPE_F16, _TYPE_BF16),
     "q8_0": (C.GGML_TYPE_Q8_0, C.GGML_TYPE_Q8_0),
 }
-_KV_BYTES = {"f16": 2.0, "f16-bf16": 2.0, "q8_0": 34 / 32}
+KV_BYTES = {"f16": 2.0, "f16-bf16": 2.0, "q8_0": 34 / 32}
 _FLASH = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SEQ_LIMIT = 256  # LLAMA_MAX_SEQ
 _SPARE_SEQS = 2  # that callers cannot use
@@ -251,7 +251,7 @@ class Weights:
             int(said) if (said := self.vocab.meta(f"{self.arch}.attention.{name}_length")) else head
             for name in ("key", "value")
         )
-        return int(self.n_layer * heads_kv * (key + value) * _KV_BYTES[kv_type])
+        return int(self.n_layer * heads_kv * (key + value) * KV_BYTES[kv_type])
 
 
 class Model:

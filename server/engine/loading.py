@@ -9,7 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hobnob.server.engine import exactness, fingerprint, llama, machine, sizing, snapshot_files
+from hobnob.server.engine import (
+    exactness,
+    fingerprint,
+    fit,
+    gguf,
+    llama,
+    machine,
+    sizing,
+    snapshot_files,
+)
 from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
@@ -103,7 +112,9 @@ def _fitting(asked: Configure, progress: Callable[[float], None]) -> _Loaded:
         return *_attempt(asked, 0, progress), 0, explain
     if asked.n_gpu_layers >= 0:
         return *_attempt(asked, asked.n_gpu_layers, progress), asked.n_gpu_layers, explain
-    layers = ALL_LAYERS
+    layers, why = _estimate(asked)
+    explain.append(why)
+    tried = False
     while True:
         try:
             weights, model, sizes = _attempt(asked, layers, progress)
@@ -111,10 +122,30 @@ def _fitting(asked: Configure, progress: Callable[[float], None]) -> _Loaded:
             if not layers:
                 raise
             layers = layers * 3 // 4 if layers > SMALLEST_SHARE_LAYERS else 0
+            tried = True
             continue
         on_gpu = min(layers, weights.n_layer + 1)
-        explain.append(f"{on_gpu} of {weights.n_layer + 1} layers on the GPU: what fits")
+        if tried:
+            explain.append(
+                f"{on_gpu} of {weights.n_layer + 1} layers on the GPU: more did not load"
+            )
         return weights, model, sizes, on_gpu, explain
+
+
+def _estimate(asked: Configure) -> tuple[int, str]:
+    """The layers to try first, and why."""
+    untold = "as many layers on the GPU as load: the file's header does not tell their sizes"
+    try:
+        header = gguf.read(Path(asked.model))
+    except gguf.GGUFError:  # llama.cpp has the last word about the file
+        return ALL_LAYERS, untold
+    need = fit.Need.of(header, llama.KV_BYTES[_kv_type(asked, on_gpu=True)])
+    if need is None:
+        n_layer = header.number(f"{header.architecture}.block_count")
+        return ALL_LAYERS if n_layer is None else n_layer + 1, untold
+    free = [gpu.free_bytes for gpu in llama.gpus()]
+    chosen = fit.choose(need, free, cells=asked.n_cells or asked.n_ctx, n_ubatch=asked.n_ubatch)
+    return chosen.n_layers, chosen.explain
 
 
 def _attempt(
@@ -123,7 +154,7 @@ def _attempt(
     weights = llama.Weights(Path(asked.model), layers, progress)
     kv_type = _kv_type(asked, on_gpu=layers > 0)
     try:
-        sizes = sizing.choose(asked, _facts(asked, weights, kv_type, on_gpu=layers > 0))
+        sizes = sizing.choose(asked, _facts(asked, weights, kv_type, layers))
         return weights, llama.Model(weights, _shape(asked, sizes, kv_type)), sizes
     except llama.LlamaError:
         weights.close()
@@ -151,14 +182,17 @@ def _shape(asked: Configure, sizes: sizing.Sizes, kv_type: str) -> llama.Shape:
     )
 
 
-def _facts(asked: Configure, weights: llama.Weights, kv_type: str, *, on_gpu: bool) -> sizing.Facts:
+def _facts(asked: Configure, weights: llama.Weights, kv_type: str, layers: int) -> sizing.Facts:
     return sizing.Facts(
         n_ctx_train=weights.vocab.n_ctx_train,
         cell_bytes=weights.cell_bytes(kv_type),
         memory_bytes=machine.memory_available(),
-        video_bytes=sum(gpu.free_bytes for gpu in llama.gpus()) if on_gpu else 0,
+        video_bytes=sum(gpu.free_bytes for gpu in llama.gpus()) if layers else 0,
         cores=machine.physical_cores(),
         can_cut=not (weights.is_recurrent or weights.is_hybrid),
+        video_share=min(
+            1.0, max(0, layers - 1) / max(1, weights.n_layer)
+        ),  # the output has no cells
     )
 
 

@@ -33,6 +33,7 @@ class Facts:
     video_bytes: int  # video memory that is free once the weights are there; 0: no GPU
     cores: int
     can_cut: bool = True
+    video_share: float = 1.0  # of each cell: the layers on the GPU have theirs there
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,11 @@ def _cells(facts: Facts, n_running: int, window: int, explain: list[str]) -> int
     per_cell = max(1, facts.cell_bytes)
     wanted = n_running * window
     if facts.video_bytes:
-        affordable = max(0, facts.video_bytes - GPU_RESERVE_BYTES) // per_cell
+        room = max(0, facts.video_bytes - GPU_RESERVE_BYTES)
+        affordable = int(room / max(1, per_cell * facts.video_share))
+        if facts.video_share < 1:
+            elsewhere = per_cell * (1 - facts.video_share)
+            affordable = min(affordable, int(facts.memory_bytes / CPU_WINDOW_SHARE / elsewhere))
         where = "video memory"
     else:
         budget = min(CPU_KV_BYTES_MAX, facts.memory_bytes // CPU_KV_SHARE)

@@ -42,6 +42,17 @@ def test_video_memory_is_filled_but_for_a_reserve() -> None:
     assert 18 * GIB < sizes.n_cells * 131_072 <= 19 * GIB
 
 
+def test_cells_of_layers_that_are_not_on_the_gpu_take_no_video_memory() -> None:
+    def cells(share: float, memory: int = 64 * GIB) -> int:
+        facts = Facts(131_072, 131_072, memory, 3 * GIB, 8, video_share=share)
+        return choose(Configure("m", n_seq_max=32), facts).n_cells
+
+    assert cells(1.0) == 2 * GIB // 131_072
+    assert cells(0.5) == 2 * cells(1.0)
+    assert cells(0.5, 4 * GIB) * 131_072 // 2 <= GIB  # but other memory
+    assert cells(0.0) > cells(0.5)
+
+
 def test_what_was_asked_for_is_kept() -> None:
     asked = Configure("m", n_ctx=1000, n_cells=2048, n_seq_max=3, n_ubatch=64, n_threads=5)
     sizes = choose(asked, STARTER)
