@@ -206,6 +206,10 @@ def _open_chat(
 @app.command()
 def serve(
     model: ModelName = None,
+    draft_model: Annotated[
+        str | None,
+        typer.Option("--draft-model", metavar="NAME", help="A small model that drafts for it."),
+    ] = None,
     host: Annotated[str | None, typer.Option("--host", help="Where to listen.")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535)] = None,
     ctx: Annotated[
@@ -228,6 +232,7 @@ def serve(
 
     given = {
         "--model": None if model is None else model_argument(model),
+        "--draft-model": None if draft_model is None else model_argument(draft_model),
         "--host": host,
         "--port": port,
         "--ctx": ctx,

@@ -98,6 +98,8 @@ class Config(BaseSettings):
     """Longest step wanted while replies stream and a prompt is being read."""
     speculation: Literal["auto", "off"] = "off"
     """Drafts from what the conversation said before; they never change a reply."""
+    draft_model: str | None = None
+    """Name or path of a small model of the same vocabulary, which drafts too."""
     seed: int | None = Field(default=None, ge=0, le=2**64 - 1)
     """For requests that give none; without it each gets a random one."""
 

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -43,7 +43,17 @@ LAST_MODEL = "last-model"
 SNAPSHOTS = "hobnob-snapshots"
 MB = 1024 * 1024
 
-FLAGS = ("model", "host", "port", "ctx", "sequences", "threads", "gpu_layers", "seed")
+FLAGS = (
+    "model",
+    "draft_model",
+    "host",
+    "port",
+    "ctx",
+    "sequences",
+    "threads",
+    "gpu_layers",
+    "seed",
+)
 
 log = logging.getLogger("hobnob.server")
 
@@ -91,8 +101,7 @@ def _start(flags: dict[str, Any], *, on_demand: bool) -> Exit:
     try:
         policy = _policy(settings, paths)
         with _bind(settings, on_demand=on_demand) as sock:
-            named = flags["model"] is not None
-            server = _prepare(settings, paths, policy, sock, named=named, on_demand=on_demand)
+            server = _prepare(settings, paths, policy, sock, flags, on_demand=on_demand)
             return asyncio.run(serve(server.setup, server.engine))
     except StoreError as error:
         raise StartError(str(error), Exit.CONFIG) from None
@@ -111,13 +120,15 @@ def _prepare(
     paths: Paths,
     policy: Policy,
     sock: socket.socket,
+    flags: Mapping[str, Any],
     *,
-    named: bool,
     on_demand: bool,
 ) -> _Server:
     places = models.places(os.environ, settings.model_folders)
     bounds = _bounds(settings)
-    chosen = _choose(settings, paths, models.find(places), named=named)
+    found = models.find(places)
+    chosen = _choose(settings, paths, found, named=flags["model"] is not None)
+    draft = _draft_model(settings, found, named=flags["draft_model"] is not None)
     served = _served(chosen)
     setup = Setup(
         paths=paths,
@@ -131,7 +142,7 @@ def _prepare(
         idle_stop_s=(settings.idle_stop_s or None) if on_demand else None,
         full_durability=settings.durability == "full",
     )
-    return _Server(setup, _engine(settings, paths, bounds, chosen))
+    return _Server(setup, _engine(settings, paths, bounds, chosen, draft))
 
 
 # ---- files ------------------------------------------------------------------------------------
@@ -259,6 +270,19 @@ def _choose(
         return error
 
 
+def _draft_model(settings: Config, found: Sequence[Model], *, named: bool) -> Path | None:
+    """None where there is none: only what was asked for on the command line must be had."""
+    if not settings.draft_model:
+        return None
+    try:
+        return models.resolve(settings.draft_model, found).require().path
+    except (ModelNotFound, ModelUnavailable) as error:
+        if named:
+            raise StartError(error.message, Exit.MODEL) from None
+        log.warning("no draft model: %s", error.message)
+        return None
+
+
 def _served(chosen: Model | HobnobError) -> ServedModel:
     if isinstance(chosen, Model):
         return ServedModel(chosen.id, str(chosen.path), int(chosen.modified))
@@ -278,12 +302,17 @@ def _model_json(model: Model, served: ServedModel) -> dict[str, Any]:
 
 
 def _engine(
-    settings: Config, paths: Paths, bounds: Capacity, chosen: Model | HobnobError
+    settings: Config,
+    paths: Paths,
+    bounds: Capacity,
+    chosen: Model | HobnobError,
+    draft: Path | None,
 ) -> EngineService:
     if not isinstance(chosen, Model):
         failure = Failure(chosen.code, chosen.message)
         return AbsentEngine(failure, _snapshots_folder(settings, paths))
-    configure = _configure(settings, bounds, chosen, _snapshots_folder(settings, paths))
+    snapshots = _snapshots_folder(settings, paths)
+    configure = _configure(settings, bounds, chosen, snapshots, draft)
     engine = Engine(configure, log_path=paths.engine_log)
     engine.listen(_Remembering(paths.state_dir / LAST_MODEL, chosen))
     return engine
@@ -348,8 +377,11 @@ def _snapshots_folder(settings: Config, paths: Paths) -> Path:
     return Path(os.path.abspath(os.path.expanduser(chosen))) / SNAPSHOTS
 
 
-def _configure(settings: Config, bounds: Capacity, model: Model, snapshots: Path) -> Configure:
+def _configure(
+    settings: Config, bounds: Capacity, model: Model, snapshots: Path, draft: Path | None
+) -> Configure:
     ram_mb = settings.snapshots.ram_mb
+    chosen = "speculation" in settings.model_fields_set
     return Configure(
         model=str(model.path),
         n_ctx=settings.ctx,
@@ -361,10 +393,11 @@ def _configure(settings: Config, bounds: Capacity, model: Model, snapshots: Path
         kv_type=settings.kv_type,
         flash_attn=settings.flash_attn,
         target_gap_ms=settings.target_gap_ms,
-        speculation=settings.speculation,
+        speculation="auto" if draft and not chosen else settings.speculation,
         snapshot_folder=str(snapshots),
         snapshot_disk_bytes=settings.snapshots.disk_mb * MB,
         snapshot_ram_bytes=-1 if ram_mb is None else ram_mb * MB,
+        draft_model="" if draft is None else str(draft),
     )
 
 

@@ -94,6 +94,7 @@ class Generation:
         """The logits for its next token are there."""
         if not self._drew:
             self._prefilled = now
+            self.drafter.prefilled(now - self._admitted)
 
     def draw(self, row: Row) -> Drawn:
         """The next token. Raises sampling.BadLogits."""

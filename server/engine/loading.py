@@ -6,7 +6,8 @@ import functools
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hobnob.server.engine import (
@@ -21,6 +22,7 @@ from hobnob.server.engine import (
 )
 from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.draft_model import DraftModel
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Ready, Stepped
@@ -34,6 +36,7 @@ ALL_LAYERS = 999
 SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
 GPU_TARGET_GAP_SECONDS = 0.060
 OUTPUTS_MIN = 64  # rows with logits in one step; each takes a vocabulary of floats
+DRAFT_ROWS = 512  # of one decode of the draft model
 FREE_DISK_SHARE = 10  # snapshots take at most one part in so many of what is free
 
 log = logging.getLogger("hobnob.engine")
@@ -49,7 +52,12 @@ def load(
     when the disk has news for the steps."""
     llama.LOG.to_stderr = True
     disk = _disk(asked, wake)  # looks through its folder meanwhile
-    weights, model, sizes, layers, explain = _fitting(asked, progress)
+    draft = _draft(asked)  # first: the large model takes what memory is left
+    try:
+        weights, model, sizes, layers, explain = _fitting(asked, progress)
+    except (llama.LlamaError, MemoryError):
+        draft.close()
+        raise
     device = llama.gpus()[0].name if layers else "cpu"
     threads = _threads(asked, sizes.n_threads, on_gpu=layers > 0)
     probed = exactness.probe(
@@ -78,7 +86,7 @@ def load(
         threads=threads,
         clock=time.perf_counter,
         emit=emit,
-        speculation=_speculation(asked, weights, pace),
+        speculation=_speculation(asked, weights, pace, draft, threads),
     )
     ready = Ready(
         n_ctx=sizes.n_ctx,
@@ -89,7 +97,7 @@ def load(
         gpu_layers=layers,
         device=device,
         exact_rows=probed.exact_rows,
-        explain=[*explain, *sizes.explain],
+        explain=[*explain, *sizes.explain, *draft.explain],
     )
     return steps, ready
 
@@ -203,11 +211,103 @@ def _threads(asked: Configure, most: int, *, on_gpu: bool) -> Threads:
     return Threads(most, machine.OtherPrograms())
 
 
-def _speculation(asked: Configure, weights: llama.Weights, pace: Pace) -> Speculation | None:
+def _speculation(
+    asked: Configure, weights: llama.Weights, pace: Pace, draft: _Draft, threads: Threads
+) -> Speculation | None:
     """Drafts that prove wrong are cut off: not where that is impossible, or a window slides."""
-    if asked.speculation == "off" or weights.is_recurrent or weights.is_hybrid or weights.n_swa:
+    eog = weights.vocab.eog_tokens()
+    if asked.speculation == "off":
         return None
-    return Speculation(pace, weights.vocab.eog_tokens())
+    if weights.is_recurrent or weights.is_hybrid or weights.n_swa:
+        draft.close("this model's cells cannot be cut")
+        return None
+    return Speculation(pace, eog, _draft_source(draft, eog, threads))
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A draft model's weights and context, or why there are none."""
+
+    weights: llama.Weights | None = None
+    model: llama.Model | None = None
+    n_seqs: int = 0
+    window: int = 0
+    explain: list[str] = field(default_factory=list)
+
+    def close(self, why: str = "") -> None:
+        if self.model is not None:
+            self.model.close()
+        if self.weights is not None:
+            self.weights.close()
+        if self.weights is not None and why:
+            self.explain = [_no_draft(why)]
+        self.weights = self.model = None
+
+
+def _no_draft(why: str) -> str:
+    return f"no draft model: {why.rstrip('.')}"
+
+
+def _draft(asked: Configure) -> _Draft:
+    """Costs no more than drafts where it cannot be used: the engine starts without it."""
+    if not asked.draft_model:
+        return _Draft()
+    if asked.speculation == "off":
+        return _Draft(explain=[_no_draft("speculation is off")])
+    path, made = Path(asked.draft_model), _Draft()
+    on_gpu = llama.supports_gpu() and bool(llama.gpus()) and asked.n_gpu_layers != 0
+    try:
+        if _digest(path) != _digest(Path(asked.model)):
+            return _Draft(explain=[_no_draft(f"{path.name} has another vocabulary")])
+        made.weights = llama.Weights(path, ALL_LAYERS if on_gpu else 0, lambda _: None)
+        if made.weights.is_recurrent or made.weights.is_hybrid:
+            made.close(f"the cells of {path.name} cannot be cut")
+            return made
+        kv_type = _kv_type(asked, on_gpu=on_gpu)
+        vocab, cell_bytes = made.weights.vocab, made.weights.cell_bytes(kv_type)
+        cells, made.window = sizing.draft_cells(asked, vocab.n_ctx_train, cell_bytes)
+        made.n_seqs = max(1, min(asked.n_seq_max, sizing.RUNNING_MAX))
+        shape = llama.Shape(
+            n_cells=cells,
+            n_seqs=made.n_seqs,
+            n_batch=DRAFT_ROWS,
+            n_outputs=made.n_seqs,
+            n_threads=asked.n_threads or machine.physical_cores(),
+            kv_type=kv_type,
+            flash_attn=asked.flash_attn,
+        )
+        made.model = llama.Model(made.weights, shape)
+    except llama.LlamaError as error:
+        made.close()
+        made.explain = [_no_draft(str(error))]
+        return made
+    made.explain = [f"drafts by {path.name} too, in {made.model.n_cells} cells of its own"]
+    return made
+
+
+def _digest(path: Path) -> str:
+    vocab = llama.Vocab.open(path)
+    try:
+        return vocab.digest()
+    finally:
+        vocab.close()
+
+
+def _draft_source(draft: _Draft, eog: Sequence[int], threads: Threads) -> DraftModel | None:
+    if draft.model is None:
+        return None
+    source = DraftModel(
+        draft.model,
+        n_seqs=draft.n_seqs,
+        n_cells=draft.model.n_cells,
+        window=draft.window,
+        rows=DRAFT_ROWS,
+        eog=eog,
+        threads=threads,
+        clock=time.perf_counter,
+    )
+    source.measure()
+    return source
 
 
 def _disk(asked: Configure, wake: Callable[[], None]) -> Disk | None:

@@ -39,6 +39,7 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     snapshot_folder: str = ""  # of its own: strange files in it are removed; "": none
     snapshot_disk_bytes: int = 0  # 0 means 0 here
     snapshot_ram_bytes: int = -1  # with states of runs that are put aside; -1: choose
+    draft_model: str = ""  # path of a small GGUF file of the same vocabulary; "": none
 
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True):

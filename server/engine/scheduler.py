@@ -8,7 +8,7 @@ that was served least, then the run that waited longest for its size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hobnob.server.engine.memory import Memory
@@ -43,8 +43,8 @@ class Budget:
     """Bound on rows with logits; 0: there are no drafts."""
 
 
-Propose = Callable[[Run, int, int, int], list[int]]
-"""Run, decodes and rows of the step so far, most tokens wanted → a draft."""
+Propose = Callable[[Sequence[Run], int, int], list[list[int]]]
+"""Runs, decodes of the step, most tokens wanted of all together → a draft for each."""
 
 
 @dataclass(slots=True)
@@ -144,15 +144,14 @@ class Scheduler:
 
     def draft(self, plan: Plan, budget: Budget, propose: Propose) -> None:
         """Adds drafts to a step of decodes alone, as far as nobody has to give cells for them."""
-        decodes = len(plan.chunks)
         if any(len(chunk.tokens) > 1 or not chunk.outputs for chunk in plan.chunks):
             return
-        rows, outputs, room = self._rows(budget), budget.outputs, self._memory.fillable
-        for i, run in enumerate(plan.runs):
-            most = min(rows, outputs, room) - plan.rows
-            if most <= 0:
-                return
-            drafted = propose(run, decodes, plan.rows, most) if not run.suspect else []
+        most = min(self._rows(budget), budget.outputs, self._memory.fillable) - plan.rows
+        asked = [i for i, run in enumerate(plan.runs) if not run.suspect]
+        if most <= 0 or not asked:
+            return
+        drafts = propose([plan.runs[i] for i in asked], len(plan.chunks), most)
+        for i, drafted in zip(asked, drafts, strict=True):
             if drafted:
                 chunk = plan.chunks[i]
                 plan.chunks[i] = Chunk(

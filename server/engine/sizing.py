@@ -23,6 +23,7 @@ CACHED_SEQS_UNCUTTABLE = 4  # or this where each costs a whole recurrent state
 RUNNING_MAX = 200
 SAVED_BYTES_MAX = 8 * 1024**3  # states in RAM, of runs that were put aside or are over
 SAVED_SHARE = 4
+DRAFT_KV_BYTES_MAX = 256 * 1024**2  # of a draft model's cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,15 @@ def choose(asked: Configure, facts: Facts) -> Sizes:
         saved_bytes_max=_saved_bytes_max(asked, facts),
         explain=explain,
     )
+
+
+def draft_cells(asked: Configure, n_ctx_train: int, cell_bytes: int) -> tuple[int, int]:
+    """Cells of a draft model, and the window of one sequence in them."""
+    window = asked.n_ctx or min(n_ctx_train or FALLBACK_CTX_TOKENS, CHOSEN_CTX_MAX_TOKENS)
+    affordable = DRAFT_KV_BYTES_MAX // max(1, cell_bytes)
+    wanted = max(1, min(asked.n_seq_max, RUNNING_MAX)) * window
+    cells = max(CELLS_MIN, min(wanted, affordable) // CELLS_STEP * CELLS_STEP)
+    return cells, min(window, cells, n_ctx_train or window)
 
 
 def _saved_bytes_max(asked: Configure, facts: Facts) -> int:

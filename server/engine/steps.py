@@ -128,6 +128,7 @@ class Steps:
         self._steps = 0
         self._unsaid = False  # the statistics changed without a step
         self._decode_s = 0.0
+        self._source_s = 0.0  # of the step, spent on making drafts
         self.records: deque[Record] = deque(maxlen=RECORDS)
         self._untold: deque[Record] = deque(maxlen=RECORDS)
         self._told_at = clock()
@@ -214,6 +215,8 @@ class Steps:
         if made is None:
             return
         self._scheduler.end(made.run)
+        if self._speculation is not None:
+            self._speculation.left(made.drafter)
         self._outputs.append(made.finish(StopReason.CANCELLED))
 
     def _drop_warm(self) -> None:
@@ -242,7 +245,7 @@ class Steps:
         """One step and its frame. False when nothing was computed, ended or said."""
         began = self._clock()
         self._memory.snapshots.poll()
-        self._decode_s = 0.0
+        self._decode_s = self._source_s = 0.0
         self._drafted = []
         budget = self._budget()
         plan = self._scheduler.plan(began, budget)
@@ -274,13 +277,17 @@ class Steps:
             outputs=self._limits.outputs,
         )
 
-    def _propose(self, run: Run, decodes: int, rows: int, most: int) -> list[int]:
+    def _propose(self, runs: Sequence[Run], decodes: int, most: int) -> list[list[int]]:
         assert self._speculation is not None
-        made = self._live[run.id]
-        if run.warm:
-            return []
-        most = min(most, made.room - 1)  # one token more is drawn than was drafted
-        return self._speculation.propose(made.drafter, decodes, rows, most)
+        asked = []
+        for run in runs:
+            made = self._live[run.id]
+            own = 0 if run.warm else made.room - 1  # one token more is drawn than was drafted
+            asked.append((made.drafter, max(0, own)))
+        before = self._speculation.spent_s
+        drafts = self._speculation.drafts(asked, decodes, most)
+        self._source_s = self._speculation.spent_s - before
+        return drafts
 
     def _compute(self, plan: Plan, members: list[int]) -> None:
         """Decodes the plan's chunks with these numbers; on failure, halves to find the cause."""
@@ -408,6 +415,8 @@ class Steps:
             self._end(run, WARMED)
             return
         made = self._live.pop(run.id)
+        if self._speculation is not None:
+            self._speculation.left(made.drafter)
         self._outputs.append(
             made.finish(StopReason.ERROR, output, code="engine_failed", error=error)
         )
@@ -433,10 +442,12 @@ class Steps:
         drafted = sum(max(0, chunk.outputs - 1) for chunk in plan.chunks)
         accepted = sum(accepted for _, _, accepted in self._drafted)
         prefill_rows = plan.rows - decodes - drafted
+        computing = took - self._source_s
         if not drafted:
-            self._pace.observe(decodes, prefill_rows, took)
+            self._pace.observe(decodes, prefill_rows, computing)
         if self._speculation is not None:
-            self._speculation.observe(self._drafted, decodes, took)
+            self._speculation.observe(self._drafted, decodes, computing)
+        self._decode_s += self._source_s
         for rate, tokens in zip(self._rates, (prefill_rows, decodes + accepted), strict=True):
             if tokens:
                 rate.add(tokens, took)
