@@ -43,8 +43,10 @@ class Pace:
             per_row = max(1e-6, seconds - (base or 0.0)) / prefill_rows
             self._per_row = _blend(self._per_row, per_row)
 
-    def prefill_rows(self, decodes: int) -> int:
-        """Prefill tokens for a step that also has so many decodes."""
+    def prefill_rows(self, decodes: int, soon: int = 1) -> int:
+        """Prefill tokens for a step that also has so many decodes, while the prompts of `soon`
+        runs are read. A relative target goes by the steps that all but the last of these will
+        make long anyway: after a burst of arrivals nobody gains from reading them in crumbs."""
         if not decodes:
             if self._per_row is None:
                 return self.rows
@@ -52,7 +54,8 @@ class Pace:
         base = self._decode_cost(decodes)
         if base is None or self._per_row is None:
             return FLOOR_ROWS
-        target = self.target_s or RELATIVE_TARGET * base
+        settled = self._decode_cost(decodes + max(0, soon - 1)) or base
+        target = self.target_s or RELATIVE_TARGET * max(base, settled)
         return self._bounded((target - base) / self._per_row)
 
     def decode_seconds(self, decodes: int) -> float | None:

@@ -270,9 +270,10 @@ class Steps:
         rows = self._limits.rows
         if self._warming:  # whoever comes waits for the chunk under way, so it is a small one
             rows = min(rows, self._pace.prefill_rows(1))
+        decoding = self._scheduler.decoding
         return Budget(
             rows=rows,
-            prefill_rows=self._pace.prefill_rows(self._scheduler.decoding),
+            prefill_rows=self._pace.prefill_rows(decoding, self._scheduler.running - decoding),
             exact_rows=self._limits.exact_rows,
             outputs=self._limits.outputs,
         )

@@ -95,3 +95,23 @@ def test_a_machine_that_becomes_slower_gets_smaller_chunks() -> None:
         if machine is fast:
             before = rows
     assert rows < before / 2
+
+
+def test_after_a_burst_of_arrivals_prompts_are_read_by_the_steps_that_are_to_come() -> None:
+    pace, machine = Pace(512), Machine(*SMALL_CPU, noise=0.0)
+    for decodes in (1, 4, 8):
+        pace.observe(decodes, 0, machine.step(decodes, 0))
+    pace.observe(0, 100, machine.step(0, 100))
+    assert pace.prefill_rows(1, soon=1) == pace.prefill_rows(1)
+    burst = pace.prefill_rows(1, soon=7)
+    assert burst > 2 * pace.prefill_rows(1)
+    assert machine.step(1, burst) <= 4 * machine.step(8, 0)
+    # one prompt more does not make the others wait longer than before
+    assert pace.prefill_rows(4, soon=1) == pace.prefill_rows(4)
+
+
+def test_an_absolute_target_holds_in_a_burst_too() -> None:
+    pace, machine = Pace(512, target_s=0.060), Machine(*GPU, noise=0.0)
+    pace.observe(1, 0, machine.step(1, 0))
+    pace.observe(0, 100, machine.step(0, 100))
+    assert pace.prefill_rows(1, soon=16) == pace.prefill_rows(1)
