@@ -145,6 +145,7 @@ class Steps:
 
     def tidy(self) -> bool:
         """To be called before a wait for commands; False when there is nothing left to do."""
+        self._threads.rest()
         self._memory.tidy()
         if self._memory.save_due():
             self._unsaid = True

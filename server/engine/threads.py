@@ -39,6 +39,12 @@ class Threads:
         self._others = others
         self._looked_at: float | None = None
         self._used = 0.0
+        self._rested = False
+
+    def rest(self) -> None:
+        """There is nothing to compute for a while: what others use meanwhile says nothing about
+        the next step."""
+        self._rested = True
 
     def choose(self, now: float) -> int:
         """The number for the next step."""
@@ -49,7 +55,8 @@ class Threads:
             return self.count
         used = self._others()
         first, self._looked_at = self._looked_at is None, now
-        if used is None:
+        rested, self._rested = self._rested, False
+        if used is None or (rested and not first):
             return self.count
         self._used = used if first else (self._used + used) / 2
         self.count = self._fitting()

@@ -49,6 +49,16 @@ def test_threads_come_back_when_the_others_are_done() -> None:
     assert settle(threads, load, 0.0, 100.0) == 2
 
 
+def test_what_others_used_while_the_engine_had_nothing_to_do_costs_no_thread() -> None:
+    load = Load()
+    threads = Threads(2, load)
+    settle(threads, load, 0.0, 0.0)
+    threads.rest()
+    load.cores = 2.0
+    assert threads.choose(100.0) == 2
+    assert threads.choose(100.0 + 2 * SAMPLE_SECONDS) == 1  # but what they use now does
+
+
 def test_a_use_between_the_two_borders_changes_nothing() -> None:
     load = Load()
     threads = Threads(2, load)
