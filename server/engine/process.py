@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from hobnob.server.engine import threads
 from hobnob.server.engine.protocol import (
     LENGTH,
     MAX_FRAME_BYTES,
@@ -78,7 +77,6 @@ class EngineProcess:
                     stdout=log,
                     stderr=log,
                     pass_fds=[theirs.fileno()],
-                    env=threads.waiting(os.environ),
                     start_new_session=True,  # Ctrl+C in the terminal is for the server alone
                 )
             finally:

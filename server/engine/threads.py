@@ -7,7 +7,7 @@ hundred times longer. One thread less, on the cores that are left, loses only it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 SAMPLE_SECONDS = 0.2
 """The use by others is looked at this often; the kernel counts in hundredths of a second."""
@@ -15,19 +15,6 @@ SAMPLE_SECONDS = 0.2
 GIVE_WAY_CORES = 0.6
 TAKE_BACK_CORES = 0.35
 """Others' use, in cores, at which a thread is given up, and below which it is taken back."""
-
-
-SPINS = 300_000
-"""Rounds that a thread of GNU's OpenMP waits for the others before it sleeps, about 3 ms: the
-library's own default for a process whose initial thread computes. Ours is another thread, which
-it counts as one more than there are cores, and then lets all sleep at once (libgomp's team.c)."""
-
-
-def waiting(environment: Mapping[str, str]) -> dict[str, str]:
-    """The engine's environment: the user's, with a way of waiting where that names none."""
-    if "GOMP_SPINCOUNT" in environment or "OMP_WAIT_POLICY" in environment:
-        return dict(environment)
-    return {**environment, "GOMP_SPINCOUNT": str(SPINS)}
 
 
 class Threads:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hobnob.server.engine.machine import OtherPrograms, memory_available, physical_cores
-from hobnob.server.engine.threads import SAMPLE_SECONDS, SPINS, Threads, waiting
+from hobnob.server.engine.threads import SAMPLE_SECONDS, Threads
 
 
 class Load:
@@ -124,9 +124,3 @@ def test_the_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
     (tmp_path / "memory.current").write_text("100000\n")
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 50000\n")
     assert memory_available(meminfo, tmp_path) == 450_000
-
-
-def test_threads_wait_awake_for_each_other_unless_the_user_says_how() -> None:
-    assert waiting({"A": "1"}) == {"A": "1", "GOMP_SPINCOUNT": str(SPINS)}
-    for name, value in (("GOMP_SPINCOUNT", "5"), ("OMP_WAIT_POLICY", "passive")):
-        assert waiting({name: value}) == {name: value}
