@@ -198,9 +198,8 @@ def _facts(asked: Configure, weights: llama.Weights, kv_type: str, layers: int) 
         video_bytes=sum(gpu.free_bytes for gpu in llama.gpus()) if layers else 0,
         cores=machine.physical_cores(),
         can_cut=not (weights.is_recurrent or weights.is_hybrid),
-        video_share=min(
-            1.0, max(0, layers - 1) / max(1, weights.n_layer)
-        ),  # the output has no cells
+        # the output counts as a layer and has no cells
+        video_share=min(1.0, max(0, layers - 1) / max(1, weights.n_layer)),
     )
 
 

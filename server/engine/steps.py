@@ -6,7 +6,6 @@ the others are computed again without it. Every run taken ends in exactly one `F
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from hobnob.server.engine.protocol import (
     Stepped,
     Submit,
 )
+from hobnob.server.engine.records import Records
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import BadLogits
 from hobnob.server.engine.scheduler import Budget, Plan, Scheduler
@@ -39,14 +39,6 @@ SAVE_STEPS = 8
 SAVE_SECONDS = 0.4
 """For what is not saved yet, when the process ends; then so many for the disk to take it:"""
 WRITE_SECONDS = 0.8
-
-RECORDS = 1024
-"""Steps whose records are kept."""
-
-RECORDS_SECONDS = 0.25
-"""Records are sent at most this often while there is work; with the last frame before a rest."""
-
-_FADE_SECONDS = 5.0  # of busy time, after which a rate has mostly forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +71,6 @@ def _groups(plan: Plan) -> list[list[int]]:
     return [others, *alone] if others else alone
 
 
-class _Rate:
-    """Tokens per second over the last busy seconds."""
-
-    def __init__(self) -> None:
-        self._tokens = self._seconds = 0.0
-
-    def add(self, tokens: int, seconds: float) -> None:
-        fade = max(0.0, 1.0 - seconds / _FADE_SECONDS)
-        self._tokens = self._tokens * fade + tokens
-        self._seconds = self._seconds * fade + seconds
-
-    def __float__(self) -> float:
-        return self._tokens / self._seconds if self._seconds else 0.0
-
-
 class Steps:
     def __init__(
         self,
@@ -123,15 +100,12 @@ class Steps:
         self._outputs: list[Output] = []
         self._prefills: list[PrefillProgress] = []
         self._places: dict[str, int] = {}
-        self._rates = (_Rate(), _Rate())  # prefill, decode
         self._service_s: float | None = None
         self._steps = 0
         self._unsaid = False  # the statistics changed without a step
         self._decode_s = 0.0
         self._source_s = 0.0  # of the step, spent on making drafts
-        self.records: deque[Record] = deque(maxlen=RECORDS)
-        self._untold: deque[Record] = deque(maxlen=RECORDS)
-        self._told_at = clock()
+        self.records = Records(clock())
 
     @property
     def idle(self) -> bool:
@@ -450,47 +424,35 @@ class Steps:
         if self._speculation is not None:
             self._speculation.observe(self._drafted, decodes, computing)
         self._decode_s += self._source_s
-        for rate, tokens in zip(self._rates, (prefill_rows, decodes + accepted), strict=True):
-            if tokens:
-                rate.add(tokens, took)
         counts, cells = self._memory.counts, self._memory.cells
-        record = Record(
-            at=began,
-            decodes=decodes,
-            prefill_rows=prefill_rows,
-            running=self._scheduler.running,
-            waiting=self._scheduler.waiting,
-            cells_used=cells.used,
-            cells_cached=cells.cached,
-            threads=threads,
-            decode_s=self._decode_s,
-            overhead_s=took - self._decode_s,
-            evicted=counts.evicted_cells,
-            saved=counts.saved,
-            restored=counts.restored,
-            drafted=drafted,
-            accepted=accepted,
+        self.records.add(
+            Record(
+                at=began,
+                decodes=decodes,
+                prefill_rows=prefill_rows,
+                running=self._scheduler.running,
+                waiting=self._scheduler.waiting,
+                cells_used=cells.used,
+                cells_cached=cells.cached,
+                threads=threads,
+                decode_s=self._decode_s,
+                overhead_s=took - self._decode_s,
+                evicted=counts.evicted_cells,
+                saved=counts.saved,
+                restored=counts.restored,
+                drafted=drafted,
+                accepted=accepted,
+            )
         )
-        self.records.append(record)
-        self._untold.append(record)
 
     def _say(self) -> bool:
         places = self._new_places()
         if not (self._outputs or self._prefills or places):
             return False
-        records = self._records_due()
+        records = self.records.due(self._clock(), resting=self._scheduler.idle)
         self._emit(Stepped(self._outputs, self._prefills, places, self.stats(), records))
         self._outputs, self._prefills = [], []
         return True
-
-    def _records_due(self) -> list[Record]:
-        now = self._clock()
-        if now - self._told_at < RECORDS_SECONDS and not self._scheduler.idle:
-            return []
-        self._told_at = now
-        due = list(self._untold)
-        self._untold.clear()
-        return due
 
     def _new_places(self) -> list[Place]:
         queue = self._scheduler.queue(self._clock()) if self._scheduler.waiting else []
@@ -513,8 +475,8 @@ class Steps:
             cells_used=cells.used,
             cells_cached=cells.cached,
             cells_total=cells.total,
-            prefill_tps=float(self._rates[0]),
-            decode_tps=float(self._rates[1]),
+            prefill_tps=self.records.prefill_tps,
+            decode_tps=self.records.decode_tps,
             steps=self._steps,
             decode_s=last.decode_s if last else 0.0,
             overhead_s=last.overhead_s if last else 0.0,
