@@ -61,11 +61,9 @@ def _busy(limits: Limits, load: Load, why: str) -> Busy:
 
 def _present(load: Load) -> str:
     """Says nothing of what there is none of: while the model loads, all of them wait."""
-    running = (
-        "1 reply is being written"
-        if load.running == 1
-        else (f"{load.running} replies are being written")
-    )
     if not load.running:
         return "1 reply waits" if load.waiting == 1 else f"{load.waiting} replies wait"
-    return f"{running} and {load.waiting} more wait" if load.waiting else running
+    one = load.running == 1
+    running = "1 reply is" if one else f"{load.running} replies are"
+    more = f" and {load.waiting} more wait" if load.waiting else ""
+    return f"{running} being written{more}"

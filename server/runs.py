@@ -92,10 +92,8 @@ class Runs:
             try:
                 events = await self._store.events(run.owner, run.id)
             except Damaged:
-                self._unreadable.add(
-                    run.id
-                )  # a damaged page must not keep the others from going on
-                continue
+                self._unreadable.add(run.id)
+                continue  # a damaged page must not keep the others from going on
             try:
                 live = recovery.restore(run, events, now=now)
             except recovery.LogUnreadable:
