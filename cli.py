@@ -12,7 +12,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_]+")
 HELP = """Chat with a local model.
 
 \b
-hobnob                 open the chat
+hobnob                 open the chat (--plain: as lines of text)
 hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
 command | hobnob "…"   the data first, then the question
 
@@ -79,6 +79,10 @@ Options = Annotated[
     list[str] | None,
     typer.Option("-o", "--option", metavar="NAME VALUE", help="A sampling option; repeatable."),
 ]
+Plain = Annotated[
+    bool,
+    typer.Option("--plain", help="The chat as lines of text, for screen readers (ACCESSIBLE=1)."),
+]
 ConversationId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
 ]
@@ -121,6 +125,7 @@ def ask(
         typer.Option("--printed", metavar="BYTES", min=0, help="With --resume: what you have."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No notices on stderr.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", hidden=True)] = False,
     url: Url = None,
     bare: Annotated[bool, typer.Option("--bare", hidden=True)] = False,
 ) -> int:
@@ -129,8 +134,10 @@ def ask(
     Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
     Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
     """
-    if bare and not words and resume is None and _on_terminal():
-        return _open_chat(url, continue_last, conversation, system, model, option)
+    if bare and not words and resume is None and (_on_terminal() or plain):
+        return _open_chat(url, continue_last, conversation, system, model, option, plain=plain)
+    if plain:
+        raise _usage("--plain opens the chat and takes no prompt; `hobnob ask` is always plain.")
     from hobnob.launch import Target
     from hobnob.tui import ask as asking
     from hobnob.tui.plain import Notes
@@ -167,12 +174,11 @@ def chat(
     system: System = None,
     model: ModelName = None,
     option: Options = None,
+    plain: Plain = False,
     url: Url = None,
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
-    if not _on_terminal():
-        raise _usage("The chat needs a terminal; `hobnob ask` does without.")
-    return _open_chat(url, continue_last, conversation, system, model, option)
+    return _open_chat(url, continue_last, conversation, system, model, option, plain=plain)
 
 
 def _open_chat(
@@ -182,9 +188,13 @@ def _open_chat(
     system: str | None,
     model: str | None,
     option: list[str] | None,
+    *,
+    plain: bool,
 ) -> int:
+    if not _on_terminal():
+        raise _usage("The chat needs a terminal; `hobnob ask` reads a pipe and does without.")
     from hobnob.launch import Target
-    from hobnob.tui.app import run
+    from hobnob.tui import modes
 
     target = Target.choose(url)
     if model is not None or continue_last:
@@ -194,6 +204,11 @@ def _open_chat(
             verbs.check_model(target, model)
         if continue_last and conversation is None:
             conversation = verbs.newest(target, model)
+    run: Callable[..., int]
+    if modes.choose(os.environ, plain=plain) is modes.Mode.PLAIN:
+        from hobnob.tui.linear import run
+    else:
+        from hobnob.tui.app import run
     return run(
         target,
         conversation=conversation,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,10 +29,11 @@ from hobnob.tui.clean import clean
 from hobnob.tui.composer import Composer
 from hobnob.tui.copying import CopyingApp
 from hobnob.tui.drafts import Drafts
+from hobnob.tui.farewell import say_how_to_come_back
 from hobnob.tui.find import FindBar
 from hobnob.tui.help import HelpScreen, Part
 from hobnob.tui.library import Library
-from hobnob.tui.line import Line
+from hobnob.tui.line import Connect, Line
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
@@ -46,9 +46,6 @@ from hobnob.tui.talk import Talk
 if TYPE_CHECKING:
     from hobnob.launch import Target
     from hobnob.tui.client import Client
-
-Connect = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager["Client"]]
-"""Opens the connection, starting a server if need be; hears what to tell meanwhile."""
 
 QUIT_AGAIN_SECONDS = 1.5
 CLOSE_SECONDS = 1.0
@@ -485,13 +482,5 @@ def run(
     )
     code = asyncio.run(run_app(app))
     if app.talk.id is not None:
-        _say_how_to_come_back(app.talk.id)
+        say_how_to_come_back(app.talk.id)
     return code
-
-
-def _say_how_to_come_back(conversation: str) -> None:
-    try:
-        sys.stdout.write(f"To go on with this: hobnob --conversation {conversation[:8]}\n")
-        sys.stdout.flush()
-    except OSError:
-        return  # the terminal is gone

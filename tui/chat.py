@@ -19,7 +19,8 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from hobnob.tui import sidebar
-from hobnob.tui.commands import COMMANDS, CommandList
+from hobnob.tui.command_list import CommandList
+from hobnob.tui.commands import COMMANDS
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.find import FindBar

@@ -13,6 +13,8 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 
+from hobnob.tui.clean import clean
+
 OSC52_MAX_BYTES = 74_994  # what xterm and tmux take at most, before base64
 TOOL_SECONDS = 2.0
 
@@ -58,6 +60,15 @@ async def copy(text: str, write: Callable[[str], None]) -> str:
     if command is not None and await _run(command, text):
         ways.append(command[0])
     return " and ".join(ways)
+
+
+async def copy_and_say(text: str, write: Callable[[str], None]) -> str:
+    """Copy the text as it is shown (what could act on a terminal does not get on the clipboard);
+    a sentence about it."""
+    text = clean(text)
+    if ways := await copy(text, write):
+        return f"Copied {len(text)} characters ({ways})."
+    return "Too long for the terminal's clipboard, and no copying program was found."
 
 
 async def _run(command: list[str], text: str) -> bool:

@@ -1,9 +1,9 @@
-"""The / commands of the input. Only a line that is exactly one of them runs; the rest is text."""
+"""The / commands of the input. Only a line that is exactly one of them runs; the rest is text.
+
+Pure: what runs them and what offers them is elsewhere.
+"""
 
 from __future__ import annotations
-
-from textual.content import Content
-from textual.widgets import Static
 
 COMMANDS = {
     "/new": "start a new conversation",
@@ -18,7 +18,6 @@ COMMANDS = {
     "/help": "show the keys",
     "/quit": "leave; a reply that is being written goes on",
 }
-MOST_OFFERED = 6
 
 
 def matching(text: str) -> list[str]:
@@ -38,18 +37,3 @@ def completed(text: str) -> str | None:
         while not name.startswith(common):
             common = common[:-1]
     return common if len(common) > len(text) else None
-
-
-class CommandList(Static):
-    """The commands that fit what is typed, above the input."""
-
-    def __init__(self) -> None:
-        super().__init__(id="commands", markup=False)
-        self.display = False
-
-    def offer(self, text: str) -> None:
-        names = matching(text)[:MOST_OFFERED]
-        width = max(map(len, names), default=0) + 2
-        rows = [Content.assemble((name.ljust(width), "bold"), COMMANDS[name]) for name in names]
-        self.update(Content("\n").join(rows))
-        self.display = bool(names)

@@ -6,7 +6,6 @@ from textual import work
 from textual.app import App
 
 from hobnob.tui import clipboard
-from hobnob.tui.clean import clean
 
 
 class CopyingApp(App[int]):
@@ -24,13 +23,7 @@ class CopyingApp(App[int]):
 
     @work(exclusive=True, group="copy")
     async def copy(self, text: str) -> None:
-        """The text as it is shown: what could act on a terminal does not get on the clipboard."""
-        text = clean(text)
-        ways = await clipboard.copy(text, self._write_to_terminal)
-        if ways:
-            words = f"Copied {len(text)} characters ({ways})."
-        else:
-            words = "Too long for the terminal's clipboard, and no copying program was found."
+        words = await clipboard.copy_and_say(text, self._write_to_terminal)
         self.notify(words, timeout=2, markup=False)
 
     def _write_to_terminal(self, data: str) -> None:

@@ -7,11 +7,17 @@ reached they are told, and a retry opens the line anew.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
+
+from hobnob.tui.notice import ClientError, Notice
 
 if TYPE_CHECKING:
     from hobnob.tui.client import Client
-    from hobnob.tui.notice import ClientError
+
+Connect = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager["Client"]]
+"""Opens the connection, starting a server if need be; hears what to tell meanwhile."""
 
 
 class Line:

@@ -19,6 +19,7 @@ from typing import Any
 
 from hobnob.exits import Exit, ExitError
 from hobnob.tui.clean import Cleaner, one_line
+from hobnob.tui.modes import is_accessible
 
 PIECE_BYTES = select.PIPE_BUF
 """What a pipe or terminal that is ready takes without blocking."""
@@ -143,7 +144,8 @@ class Notes:
         self._stream = sys.stderr
         self._passing = False
         usable = self._stream is not None and self._stream.isatty()
-        self._terminal = usable and os.environ.get("TERM", "dumb") != "dumb"
+        able = os.environ.get("TERM", "dumb") != "dumb" and not is_accessible(os.environ)
+        self._terminal = usable and able
 
     def __enter__(self) -> Notes:
         return self

@@ -39,6 +39,10 @@ class Prompts:
         except OSError:
             return
 
+    def all(self) -> list[str]:
+        """Oldest first."""
+        return list(self._load())
+
     def older(self, current: str) -> str | None:
         """The prompt before; None when there is none. `current` is kept for the way back."""
         items = self._load()

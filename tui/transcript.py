@@ -54,6 +54,10 @@ class Part:
     def text(self) -> str:
         return "".join(self._source)
 
+    def since(self, piece: int) -> tuple[str, int]:
+        """The text from a piece on, and the number of the next: to read it as it comes."""
+        return "".join(self._source[piece:]), len(self._source)
+
     @property
     def closed(self) -> list[Block]:
         """Blocks that never change again; the list only grows."""

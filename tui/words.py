@@ -65,10 +65,14 @@ def footer(entry: Entry) -> list[str]:
         facts.append(f"first after {duration(timings.first_token_s)}")
     if usage is not None and usage.completion_tokens:
         facts.append(f"{count(usage.completion_tokens)} tokens{_rate(entry)}")
-    stop = _STOPS.get(entry.stop_reason or "", "")
-    if stop:
-        facts.append(stop)
+    if words := stop(entry):
+        facts.append(words)
     return facts
+
+
+def stop(entry: Entry) -> str:
+    """Why a reply ended before its natural end; empty for one that did not."""
+    return _STOPS.get(entry.stop_reason or "", "")
 
 
 def _rate(entry: Entry) -> str:

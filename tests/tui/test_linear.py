@@ -1,0 +1,452 @@
+"""The plain chat as its user meets it: the real command on a terminal, before a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import (
+    CONVERSATION,
+    RUN,
+    STREAM_HEAD,
+    FakeServer,
+    Request,
+    body_of,
+    chunk,
+    hangs,
+    refusal,
+    reply_events,
+    says,
+    streams,
+)
+from support_cli import Cli
+from support_documents import HOSTILE
+from support_session import SHELL, Session
+
+from hobnob.server import wire
+from hobnob.server.wire import Event
+
+EVENTS = f"/runs/{RUN}/events"
+NEW = "/conversations/new/messages"
+DUMB = {"TERM": "dumb"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    fake = FakeServer()
+    async with fake.running():
+        yield fake
+
+
+@pytest.fixture
+def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home", server.url)
+
+
+def drafts(hobnob: Cli) -> dict[str, Any]:
+    folder = Path(hobnob.env["HOBNOB_HOME"]) / "state" / "drafts"
+    return {path.stem: json.loads(path.read_text())["text"] for path in folder.glob("*.json")}
+
+
+def sent(server: FakeServer) -> list[str]:
+    asked = [one for one in server.requests if one.method == "POST"]
+    return [one.json["text"] for one in asked if one.path.endswith("/messages")]
+
+
+async def begins(request: Request, writer: Any) -> None:
+    """Streams the beginning of a reply and then nothing more."""
+    writer.write(STREAM_HEAD + chunk(body_of(reply_events("It begins. ")[:4])))
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env"),
+    [(["--plain"], {}), (["chat", "--plain"], {}), ([], {"ACCESSIBLE": "1"}), ([], DUMB)],
+)
+async def test_it_opens_where_it_is_asked_for_and_where_there_is_no_cursor_to_move(
+    hobnob: Cli, arguments: list[str], env: dict[str, str]
+) -> None:
+    async with Session(hobnob, *arguments, env=env) as session:
+        await session.until("You: ")
+        session.type("\x04")
+        assert await session.ends() == 0
+        assert "\x1b[?1049h" not in session.text
+        assert session.restored
+
+
+async def test_without_a_terminal_it_names_the_command_that_reads_a_pipe(hobnob: Cli) -> None:
+    result = await hobnob.run("--plain", stdin=b"a question")
+    assert (result.code, result.out) == (2, b"")
+    assert "hobnob ask" in result.err
+
+
+async def test_a_prompt_given_with_it_is_not_lost_in_silence(hobnob: Cli) -> None:
+    result = await hobnob.run("--plain", "a question")
+    assert (result.code, result.out) == (2, b"")
+    assert "takes no prompt" in result.err
+
+
+async def test_a_reply_is_lines_of_text_and_nothing_else(server: FakeServer, hobnob: Cli) -> None:
+    server.events = reply_events("One. T", "wo is **bold**.\n", "\n```\nx = 1\n```\n")
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi there\r")
+        await session.until("```\r\nYou: ")
+        session.type("\x04")
+        assert await session.ends() == 0
+        assert "fake-model: One. Two is **bold**.\n\n```\nx = 1\n```\nYou: " in session.text
+        assert f"To go on with this: hobnob --plain --conversation {CONVERSATION[:8]}" in (
+            session.text
+        )
+        assert "\x1b" not in session.text
+        assert session.restored
+    assert sent(server) == ["hi there"]
+
+
+async def test_ctrl_c_stops_the_reply_and_the_input_comes_back(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async def until_cancelled(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+        while not server.cancelled:
+            await asyncio.sleep(0.01)
+        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
+
+    server.scripts[EVENTS].append(until_cancelled)
+    server.events = reply_events("It begins. ", "It goes on.", status=wire.Status.CANCELLED)
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("It begins.")
+        session.type("\x03")
+        await session.until("It goes on.")
+        await session.until("stopped")
+        await session.until("You: ")
+        assert server.cancelled
+        session.type("\x04")
+        assert await session.ends() == 0
+        assert session.restored
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_at_the_input_keeps_what_was_typed(
+    hobnob: Cli, number: signal.Signals
+) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("unsent words")
+        await session.until("unsent words")
+        session.process.send_signal(number)
+        assert await session.ends() == 128 + number
+        assert session.restored
+    assert drafts(hobnob) == {"new": "unsent words"}
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        await session.until("unsent words")
+
+
+async def test_a_signal_during_a_reply_leaves_and_stops_nothing(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[EVENTS].append(begins)
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("It begins.")
+        session.process.send_signal(signal.SIGTERM)
+        assert await session.ends() == 143
+        assert session.restored
+        assert "Traceback" not in session.text
+    assert not server.cancelled
+
+
+async def test_an_exception_leaves_the_terminal_as_it_was(hobnob: Cli) -> None:
+    program = (
+        "from hobnob.tui import linear\n"
+        "def fail(chat, text): raise RuntimeError('a part broke')\n"
+        "linear.LinearChat._deliver = fail\n"
+        "from hobnob.cli import main; main()"
+    )
+    async with Session(hobnob, "--plain", command=(sys.executable, "-c", program)) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        assert await session.ends() == 1
+        assert "a part broke" in session.text
+        assert session.restored
+
+
+async def test_ctrl_z_gives_the_shell_its_terminal_and_fg_the_line_back(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    env = {"PS1": "shell> ", "HISTFILE": "", "INPUTRC": os.devnull}
+    async with Session(hobnob, env=env, command=SHELL) as session:
+        await session.until("shell> ")
+        session.type("stty -a | md5sum; " + " ".join(_quoted()) + " --plain\r")
+        await session.until("You: ")
+        session.type("half a")
+        await session.until("half a")
+        session.type("\x1a")
+        await session.until("Stopped")
+        await session.until("shell> ")
+        session.type("stty -a | md5sum; fg\r")
+        await session.until("You: half a")
+        session.type(" line\r")
+        await session.until("world.")
+        await session.until("You: ")
+        sums = re.findall(r"[0-9a-f]{32}", session.text)
+        assert len(sums) == 2 and sums[0] == sums[1]
+        session.type("\x04")
+        await session.until("shell> ")
+    assert sent(server) == ["half a line"]
+
+
+def _quoted() -> list[str]:
+    from shlex import quote
+
+    from support_cli import COMMAND
+
+    return [quote(word) for word in COMMAND]
+
+
+async def test_a_reply_goes_on_over_a_lost_connection_and_that_is_said(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.events = reply_events("First part. ", "Second part.")
+    cut = body_of(server.events[:4])
+    server.scripts[EVENTS].append(streams(cut, complete=False))
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("reconnecting")
+        await session.until("connected again")
+        await session.until("Second part.")
+        await session.until("You: ")
+        assert session.text.count("First part.") == 1
+        assert session.text.count("Second part.") == 1
+
+
+async def test_ask_redraws_no_line_where_that_cannot_be_followed(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
+    for env, redrawn in (({}, True), ({"ACCESSIBLE": "1"}, False), (DUMB, False)):
+        server.scripts[EVENTS].append(streams(body_of(queued)))
+        async with Session(hobnob, "ask", "hi", env=env) as session:
+            assert await session.ends() == 0
+            assert ("\x1b[K" in session.text) is redrawn
+            assert "Hello world." in session.text
+
+
+async def test_what_is_waited_for_is_said_in_words(server: FakeServer, hobnob: Cli) -> None:
+    async def slowly(request: Request, writer: Any) -> None:
+        for payload in (wire.Queued(3, 14.0), wire.Prefill(120, 3000, 0)):
+            writer.write(STREAM_HEAD if isinstance(payload, wire.Queued) else b"")
+            writer.write(chunk(body_of([Event(None, payload)])))
+            await writer.drain()
+            await asyncio.sleep(2.2)
+        writer.write(chunk(body_of(server.events)) + b"0\r\n\r\n")
+
+    server.scripts[EVENTS].append(slowly)
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("hobnob: number 3 in the queue · about 14 s\r\n")
+        await session.until("hobnob: reading the prompt… 120 of 3000 tokens\r\n")
+        await session.until("fake-model: Hello world.")
+
+
+async def test_a_message_that_was_not_accepted_is_in_the_input_again_and_is_one_turn(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[NEW].append(says(refusal(400, "context_length_exceeded", "Too long.")))
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("a long story\r")
+        await session.until("Not sent: Too long.")
+        await session.until("You: ")
+        await session.until("a long story")
+        session.type("\r")
+        await session.until("world.")
+    keys = {one.headers["idempotency-key"] for one in server.asked("POST", NEW)}
+    assert (sent(server), len(keys)) == (["a long story"] * 2, 1)
+
+
+async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async def waits(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+        await writer.drain()
+        await asyncio.sleep(1.0)
+        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
+
+    server.events = reply_events("One. ", "Two.")
+    server.scripts[EVENTS].append(waits)
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("One.")
+        session.type("typed ahead")
+        await session.until("Two.\r\nYou: typed ahead")
+
+
+async def test_a_message_can_have_several_lines(server: FakeServer, hobnob: Cli) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("one\\\r")
+        await session.until("... ")
+        session.type("two\nthree\r")
+        await session.until("world.")
+    assert sent(server) == ["one\ntwo\nthree"]
+
+
+async def test_a_paste_of_lines_sends_nothing_by_itself(server: FakeServer, hobnob: Cli) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.until("\x1b[?2004h")
+        session.type("\x1b[200~pasted\rlines\x1b[201~")
+        await session.until("lines")
+        assert sent(server) == []
+        session.type("\r")
+        await session.until("world.")
+    assert sent(server) == ["pasted\nlines"]
+
+
+async def test_earlier_prompts_come_back_in_the_next_session(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("remember me\r")
+        await session.until("world.")
+        await session.until("You: ")
+        session.type("\x04")
+        await session.ends()
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("\x1b[A")
+        await session.until("remember me")
+
+
+async def test_ctrl_c_drops_a_line_and_twice_on_an_empty_one_leaves(hobnob: Cli) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("never mind")
+        await session.until("never mind")
+        session.type("\x03")
+        await session.until("dropped")
+        await session.until("You: ")
+        session.type("\x03")
+        await session.until("again")
+        await session.until("You: ")
+        session.type("\x03")
+        assert await session.ends() == 0
+        assert session.restored
+
+
+async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> None:
+    server.events = reply_events(HOSTILE[:20], HOSTILE[20:].replace("\ud800", ""))
+    server.conversations = [{"id": CONVERSATION, "title": f"title {HOSTILE[:-1]}"}]
+    server.messages = [
+        {"id": "m", "role": "user", "text": f"asked {HOSTILE[:-1]}", "status": "completed"},
+        {"id": "r", "role": "assistant", "text": HOSTILE[:-1], "model": "M\x1b]0;x\x07"},
+    ]
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until("app.quit]here[/]")
+        await session.until("You: ")
+        server.scripts[f"/conversations/{CONVERSATION}/messages"].append(
+            says(refusal(400, "invalid_request", f"error {HOSTILE[:-1]}"))
+        )
+        session.type("again\r")
+        await session.until("Not sent: error")
+        session.type("\x15/list\r")
+        await session.until("Number to open")
+        session.type("1\r")
+        await session.until("M␛]0;x␇: ")
+        await session.until("You: ")
+        session.type("\x15\x04")
+        assert await session.ends() == 0
+        controls = set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", session.text))
+        assert controls <= {"\x08", "\r", "\x07"}, session.text  # the line editor's own
+        assert "\x1b" not in session.text
+        shown = re.sub(r"[^A-G]", "", session.text.partition("fake-model: ")[2])
+        assert shown.startswith("ABCDEFG")
+
+
+async def test_commands_ask_for_what_they_need(server: FakeServer, hobnob: Cli) -> None:
+    server.conversations = [{"id": CONVERSATION, "title": "Knots"}]
+    server.messages = [
+        {"id": "m", "role": "user", "text": "Which knot?\nA good one.", "status": "completed"},
+        {"id": "r", "role": "assistant", "parent": "m", "text": "A bowline.", "model": "M"},
+    ]
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("/he\t\r")
+        await session.until("/quit: leave")
+        await session.until("You: ")
+        session.type("/list\r")
+        await session.until("1. Knots")
+        session.type("7\r")
+        await session.until("there is no number 7")
+        session.type("/list\r")
+        await session.until("Enter: ")
+        session.type("1\r")
+        await session.until("Knots, 2 messages")
+        await session.until("You: Which knot?\r\nA good one.\r\nM: A bowline.\r\nYou: ")
+        session.type("/find\r")
+        await session.until("Find: ")
+        session.type("GOOD\r")
+        await session.until("You: A good one.\r\nhobnob: 1 lines found")
+        session.type("/search\r")
+        await session.until("Search for: ")
+        session.type("hit\r")
+        await session.until("1. Untitled: a hit")
+        session.type("\r")
+        await session.until("You: ")
+        session.type("/thoughts\r")
+        await session.until("there are none")
+        session.type("/theme\r")
+        await session.until("fake-model: Hello world.")  # no command here: only text
+        session.type("/edit\r")
+        await session.until("You: /theme")
+        session.type("\x15/quit\r")
+        assert await session.ends() == 0
+    assert sent(server) == ["/theme"]
+
+
+async def test_an_unreachable_server_is_said_and_a_message_is_kept(tmp_path: Path) -> None:
+    hobnob = Cli(tmp_path / "home", "http://127.0.0.1:9")
+    async with Session(hobnob, "--plain") as session:
+        await session.until("cannot be reached")
+        await session.until("You: ")
+        session.type("keep this\r")
+        await session.until("Not sent: The server at http://127.0.0.1:9 cannot be reached")
+        await session.until("You: ")
+        await session.until("keep this")
+        session.process.send_signal(signal.SIGTERM)
+        assert await session.ends() == 143
+    assert drafts(hobnob) == {"new": "keep this"}
+
+
+async def test_ctrl_c_twice_does_not_wait_for_a_server_that_says_nothing(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[NEW].append(hangs)
+    async with Session(hobnob, "--plain") as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        while not sent(server):
+            await asyncio.sleep(0.01)
+        session.type("\x03\x03")
+        await session.until("Not sent.")
+        await session.until("You: ")
+        await session.until("hi")

@@ -1,0 +1,496 @@
+"""The plain chat (`hobnob --plain`): line after line, nothing redrawn, everything in words.
+
+For screen readers, terminals without a cursor to move, and logs of a session. The same talk,
+drafts, prompts and commands as the app's. While the input waits nothing else happens; while a
+reply is written Ctrl+C stops it, and what is typed is kept for the input that comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hobnob.tui.clean import clean, one_line
+from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.editor import edit
+from hobnob.tui.farewell import say_how_to_come_back
+from hobnob.tui.line import Connect, Line
+from hobnob.tui.line_editor import Complete, LineEditor
+from hobnob.tui.linear_commands import COMMANDS, LinearCommands, completions
+from hobnob.tui.model_watch import describe
+from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.options import model_argument
+from hobnob.tui.prompts import Prompts
+from hobnob.tui.talk import Outgoing, Talk
+from hobnob.tui.telling import Telling
+from hobnob.tui.terminal import Terminal
+from hobnob.tui.transcript import USER, Entry
+
+if TYPE_CHECKING:
+    from hobnob.launch import Target
+    from hobnob.tui.client import Client
+
+T = TypeVar("T")
+
+ASKED = "You: "
+GREETING = "hobnob, plain chat. Enter sends, /help lists the commands, Ctrl+D leaves."
+TICK_SECONDS = 0.5
+QUIT_AGAIN_SECONDS = 1.5
+CANCEL_SECONDS = 3.0
+"""How long a message that was taken back by Ctrl+C may take to be accepted before we let go."""
+CLOSE_SECONDS = 1.0
+LAST_MESSAGES = 2
+"""What is told of a conversation that is opened; the rest is asked for."""
+
+
+class Ended(BaseException):
+    """A signal ends the chat."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class LinearChat:
+    """Owns the terminal and the order of things. Runs in the main thread, signals and all."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        state_dir: Path,
+        *,
+        conversation: str | None = None,
+        system: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._connect_with = connect
+        self._first = conversation
+        self._terminal = Terminal()
+        self._editor = LineEditor()
+        self.line = Line()
+        self.talk = Talk(self.line, system=system, options=options)
+        self._drafts = Drafts(state_dir / "drafts")
+        self._prompts = Prompts(state_dir / "prompts.jsonl")
+        self._commands = LinearCommands(self)
+        self._exits = AsyncExitStack()
+        self._runner = asyncio.Runner()
+        self._retry = Draft("")
+        self._editing: Entry | None = None
+        self._outage = ""
+        self._quit_asked = float("-inf")
+        self._waiting = False  # for the server, not for the user
+        self._task: asyncio.Task[Any] | None = None
+        self._signal = 0
+        self._composing = False  # a message, not an answer to a question of ours
+        self._dropped = False  # there was text in the input that Ctrl+C took away
+        self._on_interrupt: Callable[[], None] | None = None
+
+    def run(self) -> int:
+        """To the end; the exit code."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, self._on_signal)
+        with self._runner:
+            try:
+                if self._editor.edits:
+                    self._terminal.quieten()
+                self._begin()
+                while True:
+                    self._safely(self._turn)
+            except EOFError:
+                code = 0
+            except Ended as ended:
+                code = 128 + ended.number
+            except BrokenPipeError:
+                code = 128 + signal.SIGHUP
+            finally:
+                self._terminal.restore()
+                self._close()
+        return code
+
+    # ---- one turn -----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.say(GREETING)
+        self._safely(lambda: self.wait(self.connect()))
+        first = self._first
+        if first is not None:
+            self._safely(lambda: self.open(first))
+        self._retry = self._drafts.load(self.talk.id)
+
+    def _safely(self, step: Callable[[], None]) -> None:
+        """What goes wrong in one step is said and ends it, not the chat; so does Ctrl+C."""
+        try:
+            step()
+        except ClientError as error:
+            self.say(error.message)
+        except KeyboardInterrupt:
+            self._write("\n")
+
+    def _turn(self) -> None:
+        try:
+            text = self._message()
+        except KeyboardInterrupt:
+            self._interrupted_input()
+            return
+        if text.strip() in COMMANDS:
+            self._command(text.strip())
+        elif text.strip():
+            self._deliver(text)
+
+    def _message(self) -> str:
+        draft = self._retry.text
+        self._composing = True
+        try:
+            text = self._read(ASKED, draft, history=self._prompts.all(), complete=completions)
+        except EOFError:
+            self._write("\n")
+            self._save_draft("")
+            raise
+        except ValueError:
+            self.say("what was typed is not text in this terminal's encoding")
+            return ""
+        finally:
+            self._composing = False
+        if text != draft:
+            self._retry = Draft("")
+        return text
+
+    def _interrupted_input(self) -> None:
+        """Ctrl+C at the input: what is in it is dropped; twice on an empty one leaves."""
+        self._write("\n")
+        had_text = self._dropped
+        self._retry, self._editing = Draft(""), None
+        self._save_draft("")
+        if had_text:
+            self.say("dropped")
+            return
+        now = time.monotonic()
+        if now - self._quit_asked < QUIT_AGAIN_SECONDS:
+            raise EOFError
+        self._quit_asked = now
+        self.say("Ctrl+C again or Ctrl+D leaves")
+
+    def _command(self, name: str) -> None:
+        if name == "/quit":
+            self._save_draft("")
+            raise EOFError
+        self._commands.run(name)
+
+    def _deliver(self, text: str) -> None:
+        if self.talk.live is not None:
+            self.follow(self.talk.live)
+        key = self._retry.key if self._retry.text == text else ""
+        reply = self._sent(self._prepared(text, key))
+        if reply is not None:
+            self.follow(reply)
+
+    def _prepared(self, text: str, key: str) -> Outgoing:
+        instead_of, self._editing = self._editing, None
+        if instead_of is not None and instead_of not in self.talk.entries:
+            instead_of = None
+        out = self.talk.prepare(text, instead_of=instead_of, key=key)
+        self._prompts.add(text)
+        self._drafts.save(self.talk.id, Draft(text, out.key))
+        return out
+
+    def _sent(self, out: Outgoing) -> Entry | None:
+        """The reply that was promised; None when the message was not accepted."""
+        before = self.talk.id
+        try:
+            reply = self.wait(self._send(out), lambda: self._take_back(out))
+        except ClientError as error:
+            self._withdraw(out)
+            self.say(f"Not sent: {error.message} Your message is in the input again.")
+            return None
+        except KeyboardInterrupt:
+            self._withdraw(out)
+            self.say("Not sent. Your message is in the input again.")
+            return None
+        self._retry = Draft("")
+        self._drafts.save(before, Draft(""))
+        if out.cancelled:
+            self.wait(self.talk.stop(reply))
+        return reply
+
+    async def _send(self, out: Outgoing) -> Entry:
+        if self.line.client is None:
+            await self.connect()
+        return await self.talk.send(out)
+
+    def _take_back(self, out: Outgoing) -> None:
+        """Ctrl+C before the server has answered: it may have the message already."""
+        if out.cancelled and self._task is not None:
+            self._task.cancel()
+            return
+        out.cancelled = True
+        task = self._task
+        if task is not None:
+            asyncio.get_running_loop().call_later(CANCEL_SECONDS, task.cancel)
+
+    def _withdraw(self, out: Outgoing) -> None:
+        self.talk.withdraw(out)
+        self._editing = out.replaced[0] if out.replaced else None
+        self._retry = Draft(out.text, out.key)
+
+    # ---- what the commands use ----------------------------------------------------------------
+
+    def follow(self, reply: Entry) -> None:
+        """Tell a reply to its end. Ctrl+C stops it; a second one does not wait for that."""
+        telling = Telling(reply, self._write)
+        try:
+            self.wait(self._follow(reply, telling), lambda: self._stop(reply))
+        except KeyboardInterrupt:
+            self.say("it is being stopped")
+        except ClientError as error:
+            self.say(error.message)
+        finally:
+            telling.finish()
+
+    async def _follow(self, reply: Entry, telling: Telling) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def tick() -> None:
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                telling.update(loop.time())
+
+        ticking = asyncio.ensure_future(tick())
+        try:
+            await self.talk.follow(reply, lambda _: telling.update(loop.time()))
+        finally:
+            ticking.cancel()
+
+    def _stop(self, reply: Entry) -> None:
+        task = self._task
+        if task is None:
+            return
+
+        def let_go() -> None:
+            task.cancel()
+
+        self._on_interrupt = let_go
+
+        async def stop() -> None:
+            try:
+                await self.talk.stop(reply)
+            except ClientError as error:
+                self.say(f"Not stopped: {error.message}")
+
+        self._stopping = asyncio.ensure_future(stop())
+
+    def open(self, id: str, at: str | None = None) -> None:
+        """Tell a stored conversation: its end, or one message of it."""
+        self._save_draft("")
+        self.wait(self.talk.open(id))
+        self._retry, self._editing = self._drafts.load(self.talk.id), None
+        entries = self.talk.entries
+        found = [entry for entry in entries if entry.id == at]
+        conversation = self.talk.conversation
+        title = one_line(conversation.title) if conversation else ""
+        count = len(entries)
+        self.say(f"{title or 'Untitled'}, {count} messages; /show tells them all")
+        self.tell(found or entries[-LAST_MESSAGES:])
+        self.wait(self.talk.warm())
+
+    def tell(self, entries: Sequence[Entry]) -> None:
+        """Stored messages; one that is still written is followed."""
+        for entry in entries:
+            if entry.live:
+                self.follow(entry)
+                return
+            who = "You" if entry.role == USER else one_line(entry.model or "Assistant")
+            self._write(f"{who}: {clean(entry.text).rstrip()}\n")
+
+    def fresh(self) -> None:
+        """A new conversation."""
+        self._save_draft("")
+        self.talk.conversation, self.talk.entries = None, []
+        self._retry, self._editing = self._drafts.load(None), None
+        self.say("a new conversation")
+
+    def edit(self, entry: Entry) -> None:
+        """The next message takes the place of this one, whose text is there to begin with."""
+        self._editing = entry
+        self.put(entry.text)
+
+    def edit_outside(self, text: str) -> str | None:
+        """A text in $EDITOR; None when nothing came of it. Raises OSError."""
+        with self._terminal.lent():
+            return edit(text, os.environ)
+
+    def put(self, text: str) -> None:
+        """The input will begin with this text."""
+        self._retry = Draft(text)
+
+    def ask(self, asked: str) -> str:
+        """One line from the user; empty when they leave it."""
+        try:
+            return self._read(asked).strip()
+        except (EOFError, KeyboardInterrupt, ValueError):
+            self._write("\n")
+            return ""
+
+    def _read(
+        self,
+        asked: str,
+        text: str = "",
+        *,
+        history: Sequence[str] = (),
+        complete: Complete | None = None,
+    ) -> str:
+        with self._terminal.echoing() if self._editor.edits else nullcontext():
+            return self._editor.read(asked, text, history=history, complete=complete)
+
+    def wait(
+        self, doing: Coroutine[Any, Any, T], on_interrupt: Callable[[], None] | None = None
+    ) -> T:
+        """Run to its end. Ctrl+C does `on_interrupt`; without that it ends the waiting with
+        KeyboardInterrupt. Raises Ended for the signals that end the chat."""
+
+        async def watched() -> T:
+            self._task = asyncio.current_task()
+            self._pass_on()
+            return await doing
+
+        self._signal, self._on_interrupt = 0, on_interrupt
+        self._waiting = True
+        try:
+            return self._runner.run(watched())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self._waiting, self._task, self._on_interrupt = False, None, None
+            if self._signal not in (0, signal.SIGINT):
+                self._save_draft(self._retry.text)
+                raise Ended(self._signal)
+
+    def say(self, sentence: str) -> None:
+        self._write(f"hobnob: {one_line(sentence)}\n")
+
+    def write(self, text: str) -> None:
+        """Text that came from elsewhere, made harmless."""
+        self._write(clean(text))
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """A control sequence of ours."""
+        self._write(sequence)
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            raise BrokenPipeError from None  # the terminal is gone
+
+    # ---- the connection -----------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Find or start the server. Says what came of it."""
+        self.line.reset()
+        self._outage = ""
+        try:
+            client = await self._exits.enter_async_context(self._connect_with(self._hear))
+        except ClientError as error:
+            self.line.fail(error)
+            raise
+        except asyncio.CancelledError:
+            self.line.fail(ClientError("not_running", "Not connected."))
+            raise
+        self.line.open(client)
+        self.say(f"connected, {describe(await client.status()).words}")
+
+    def _hear(self, notice: Notice) -> None:
+        """What the client says while one of its calls waits; each outage once."""
+        if notice.kind is NoticeKind.CONNECTED:
+            self._outage = ""
+            return
+        words = {
+            NoticeKind.STARTING: "starting the server…",
+            NoticeKind.RESTARTED: "the server was restarted",
+        }.get(notice.kind, f"{notice.reason.rstrip('.')}; trying again")
+        if words != self._outage:
+            self._outage = words
+            self.say(words)
+
+    # ---- signals, drafts, the end -------------------------------------------------------------
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """At the input it ends the reading; elsewhere the loop is told."""
+        if number == signal.SIGTSTP:
+            self._suspend()
+        elif self._waiting:
+            self._signal = number
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._pass_on)
+        elif number == signal.SIGINT:
+            self._dropped = bool(self._editor.typed)
+            raise KeyboardInterrupt
+        else:
+            self._save_draft(self._editor.typed if self._composing else self._retry.text)
+            raise Ended(number)
+
+    def _pass_on(self) -> None:
+        """In the loop: a signal came."""
+        if not self._signal or self._task is None:
+            return
+        if self._signal == signal.SIGINT and self._on_interrupt is not None:
+            self._signal = 0
+            self._on_interrupt()
+        else:
+            self._task.cancel()
+
+    def _suspend(self) -> None:
+        if self._editor.reading:
+            self._write(self._editor.unbracket)
+        self._terminal.stop_process()
+        if self._editor.reading:
+            self._write(self._editor.shown)
+
+    def _save_draft(self, typed: str) -> None:
+        """What is typed, or waits to be sent again, belongs to the conversation."""
+        key = self._retry.key if typed == self._retry.text else ""
+        self._drafts.save(self.talk.id, Draft(typed, key))
+
+    def _close(self) -> None:
+        async def close() -> None:
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._exits.aclose()
+            except (TimeoutError, ClientError):
+                return  # the process ends anyway, and the server notices
+
+        self._waiting = True  # a signal cannot end us any sooner
+        self._runner.run(close())
+
+
+def run(
+    target: Target,
+    *,
+    conversation: str | None = None,
+    system: str | None = None,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Start the plain chat on this terminal; the exit code. Prints how to come back at the end."""
+    args = ["--model", model_argument(model)] if model else []
+
+    def connect(hear: Callable[[Notice], None]) -> Client:
+        from hobnob.tui.client import Client  # httpx: the greeting does not wait for it
+
+        return Client(target, server_args=args, on_notice=hear)
+
+    chat = LinearChat(
+        connect, target.paths.state_dir, conversation=conversation, system=system, options=options
+    )
+    code = chat.run()
+    if chat.talk.id is not None:
+        say_how_to_come_back(chat.talk.id, "--plain")
+    return code

@@ -1,0 +1,233 @@
+"""The / commands of the plain chat: the app's, as questions and lists, and what has no key here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hobnob.tui import clipboard, commands, words
+from hobnob.tui.clean import one_line
+from hobnob.tui.records import Conversation, Hit
+from hobnob.tui.telling import Telling
+from hobnob.tui.transcript import ASSISTANT, USER, Entry
+
+if TYPE_CHECKING:
+    from hobnob.tui.linear import LinearChat
+
+MOST_LISTED = 20
+
+OWN = {
+    "/show": "tell this conversation from its start",
+    "/edit": "change your last message and send it anew",
+    "/before": "the version of the last reply before this one",
+    "/after": "the version of the last reply after this one",
+    "/thoughts": "tell what the model thought before its last reply",
+    "/facts": "tokens and times of the last reply",
+    "/editor": "write the message in $EDITOR",
+    "/reconnect": "connect again and read this conversation anew",
+}
+"""What the app does by keys."""
+COMMANDS = {name: about for name, about in commands.COMMANDS.items() if name != "/theme"} | OWN
+
+
+def completions(text: str) -> list[str]:
+    """The commands that a text may become."""
+    if not text.startswith("/"):
+        return []
+    return [name for name in COMMANDS if name.startswith(text)]
+
+
+class LinearCommands:
+    def __init__(self, chat: LinearChat) -> None:
+        self._chat = chat
+        self._does: dict[str, Callable[[], None]] = {
+            "/new": chat.fresh,
+            "/list": self._list,
+            "/search": self._search,
+            "/find": self._find,
+            "/regenerate": self._regenerate,
+            "/copy": self._copy,
+            "/code": self._copy_code,
+            "/rename": self._rename,
+            "/help": self._help,
+            "/show": self._show,
+            "/edit": self._edit,
+            "/before": lambda: self._switch(-1),
+            "/after": lambda: self._switch(1),
+            "/thoughts": self._thoughts,
+            "/facts": self._facts,
+            "/editor": self._editor,
+            "/reconnect": self._reconnect,
+        }
+
+    def run(self, name: str) -> None:
+        """Raises ClientError and KeyboardInterrupt."""
+        if name in self._does:
+            self._does[name]()
+        else:
+            self._chat.say(f"{name} is for the full screen only")
+
+    # ---- conversations ------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        found = self._chat.wait(self._conversations())
+        if not found:
+            self._chat.say("there are no conversations yet")
+            return
+        for number, one in enumerate(found, 1):
+            self._chat.write(f"{number}. {one_line(one.title) or 'Untitled'}\n")
+        chosen = self._number("Number to open, or Enter: ", len(found))
+        if chosen is not None:
+            self._chat.open(found[chosen].id)
+
+    async def _conversations(self) -> list[Conversation]:
+        return await (await self._chat.line.get()).conversations(limit=MOST_LISTED)
+
+    def _search(self) -> None:
+        query = self._chat.ask("Search for: ")
+        if not query:
+            return
+        hits = self._chat.wait(self._hits(query))
+        if not hits:
+            self._chat.say("nothing found")
+            return
+        for number, hit in enumerate(hits, 1):
+            snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""))
+            self._chat.write(f"{number}. {one_line(hit.title) or 'Untitled'}: {snippet}\n")
+        chosen = self._number("Number to open, or Enter: ", len(hits))
+        if chosen is not None:
+            self._chat.open(hits[chosen].conversation, hits[chosen].message)
+
+    async def _hits(self, query: str) -> list[Hit]:
+        return await (await self._chat.line.get()).search(query, limit=MOST_LISTED)
+
+    def _number(self, asked: str, count: int) -> int | None:
+        answer = self._chat.ask(asked)
+        if not answer:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= count:
+            return int(answer) - 1
+        self._chat.say(f"there is no number {answer}")
+        return None
+
+    def _rename(self) -> None:
+        id = self._chat.talk.id
+        if id is None:
+            self._chat.say("nothing was sent here yet")
+            return
+        title = self._chat.ask("New name: ")
+        if title:
+            self._chat.wait(self._renamed(id, title))
+            self._chat.say(f"it is called {title}")
+
+    async def _renamed(self, id: str, title: str) -> None:
+        client = await self._chat.line.get()
+        self._chat.talk.conversation = await client.update_conversation(id, title=title)
+
+    def _reconnect(self) -> None:
+        if self._chat.line.client is None:
+            self._chat.wait(self._chat.connect())
+        if self._chat.talk.id is not None:
+            self._chat.open(self._chat.talk.id)
+
+    # ---- this conversation --------------------------------------------------------------------
+
+    def _show(self) -> None:
+        self._chat.tell(self._chat.talk.entries)
+
+    def _find(self) -> None:
+        wanted = self._chat.ask("Find: ").casefold()
+        if not wanted:
+            return
+        count = 0
+        for entry in self._chat.talk.entries:
+            who = "You" if entry.role == USER else one_line(entry.model or "Assistant")
+            for line in entry.text.split("\n"):
+                if wanted in line.casefold():
+                    count += 1
+                    self._chat.write(f"{who}: {line}\n")
+        self._chat.say(f"{count} lines found")
+
+    def _regenerate(self) -> None:
+        reply = self._last_reply()
+        if reply is not None and reply.parent is not None:
+            self._chat.follow(self._chat.wait(self._chat.talk.regenerate(reply)))
+
+    def _switch(self, step: int) -> None:
+        reply = self._last_reply()
+        if reply is None:
+            return
+        number = self._chat.talk.entries.index(reply)
+        if not self._chat.wait(self._chat.talk.switch(reply, step)):
+            self._chat.say("there is no other version that way")
+            return
+        shown = self._chat.talk.entries[number]
+        at = shown.siblings.index(shown.id) + 1
+        self._chat.say(f"version {at} of {len(shown.siblings)}")
+        self._chat.tell([shown])
+
+    def _edit(self) -> None:
+        for entry in reversed(self._chat.talk.entries):
+            if entry.role == USER:
+                self._chat.edit(entry)
+                return
+        self._chat.say("there is no message of yours here")
+
+    def _last_reply(self) -> Entry | None:
+        for entry in reversed(self._chat.talk.entries):
+            if entry.role == ASSISTANT:
+                return entry
+        self._chat.say("there is no reply here")
+        return None
+
+    def _thoughts(self) -> None:
+        reply = self._last_reply()
+        if reply is None:
+            return
+        thoughts = Telling(reply, self._chat.write).thoughts
+        self._chat.write(f"{thoughts.rstrip()}\n" if thoughts else "hobnob: there are none\n")
+
+    def _facts(self) -> None:
+        reply = self._last_reply()
+        if reply is not None:
+            self._chat.say(", ".join(words.footer(reply)) or "nothing is known of it")
+
+    # ---- text ---------------------------------------------------------------------------------
+
+    def _copy(self) -> None:
+        entries = self._chat.talk.entries
+        if entries:
+            self._copied(entries[-1].text)
+
+    def _copy_code(self) -> None:
+        blocks = [code for entry in self._chat.talk.entries for code in entry.code_blocks()]
+        if blocks:
+            self._copied(blocks[-1])
+        else:
+            self._chat.say("there is no code block")
+
+    def _copied(self, text: str) -> None:
+        self._chat.say(self._chat.wait(clipboard.copy_and_say(text, self._to_terminal)))
+
+    def _to_terminal(self, sequence: str) -> None:
+        self._chat.write_to_terminal(sequence)
+
+    def _editor(self) -> None:
+        try:
+            text = self._chat.edit_outside("")
+        except OSError as error:
+            self._chat.say(f"the editor could not be run: {error}")
+            return
+        self._chat.put(text or "")
+
+    def _help(self) -> None:
+        for name, about in COMMANDS.items():
+            self._chat.write(f"{name}: {about}\n")
+        self._chat.write(HELP)
+
+
+HELP = """\
+Enter sends. Ctrl+J, or a backslash before Enter, begins a new line. Up: earlier prompts.
+Ctrl+R searches them. Tab completes a command. Ctrl+C stops a reply, or drops what is typed.
+Ctrl+D on an empty line leaves; a reply that is being written goes on in the server.
+"""
