@@ -25,7 +25,9 @@ from bench.texts import Texts, user
 
 SETTLE_SECONDS = 0.3
 """Between contestants: threads of the one before may still spin."""
-TRIES_PER_ROUND = 2
+TRIES = 2
+"""For the choice of flags, where others disturb the first."""
+MOST_ROUNDS_PER_WANTED = 1.4
 """At most so many rounds are run for each that is wanted, where others disturb them."""
 
 Say = Callable[[str], None]
@@ -90,7 +92,9 @@ class _Session:
         self._settings = settings
         self._say = say
         self._observer = machine.Observer()
-        self._tries = 1 if settings.quick else TRIES_PER_ROUND
+        patient = scenario.timed and not settings.quick
+        self._tries = TRIES if patient else 1
+        self._most_rounds = round(settings.rounds * (MOST_ROUNDS_PER_WANTED if patient else 1))
         self._ours = next(iter(scenario.contestants))
         self.notes: list[str] = []
         self.tried: dict[str, list[list[Any]]] = {}
@@ -177,7 +181,7 @@ class _Session:
         """As many quiet ones as are wanted, within a bound on all."""
         done: list[dict[str, Any]] = []
         wanted = self._settings.rounds
-        while len(done) < self._tries * wanted:
+        while len(done) < self._most_rounds:
             number = len(done) + 1
             seed = self._settings.seed + number
             watch = machine.Watch()

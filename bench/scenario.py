@@ -80,6 +80,7 @@ class Scenario:
     contestants: Mapping[str, Sequence[Variant]]  # hobnob first; several: the best is taken
     probe: Measure | None = None  # to choose by, where measuring takes long
     plain: bool = True  # part of a run that names no scenario
+    timed: bool = True  # its first metric is a time or a speed, which other programs change
 
 
 def variants(contestant: str, *flags: str) -> list[Variant]:

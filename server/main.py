@@ -18,6 +18,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from hobnob.exits import Exit
 from hobnob.paths import Paths
 from hobnob.server import capacity, config, keys, listener, models
@@ -102,7 +104,9 @@ def _start(flags: dict[str, Any], *, on_demand: bool) -> Exit:
         policy = _policy(settings, paths)
         with _bind(settings, on_demand=on_demand) as sock:
             server = _prepare(settings, paths, policy, sock, flags, on_demand=on_demand)
-            return asyncio.run(serve(server.setup, server.engine))
+            # Python's own loop took a third more of the processor for each token on its way out.
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                return runner.run(serve(server.setup, server.engine))
     except StoreError as error:
         raise StartError(str(error), Exit.CONFIG) from None
     finally:
