@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_]+")
 HELP = """Chat with a local model.
 
 \b
-hobnob                 open the chat (--plain: as lines of text)
+hobnob                 open the chat (--plain: as lines of text, --inline: in the scrollback)
 hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
 command | hobnob "…"   the data first, then the question
 
@@ -83,6 +83,10 @@ Plain = Annotated[
     bool,
     typer.Option("--plain", help="The chat as lines of text, for screen readers (ACCESSIBLE=1)."),
 ]
+Inline = Annotated[
+    bool,
+    typer.Option("--inline", help="The chat below its text, which the terminal itself scrolls."),
+]
 ConversationId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
 ]
@@ -126,6 +130,7 @@ def ask(
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No notices on stderr.")] = False,
     plain: Annotated[bool, typer.Option("--plain", hidden=True)] = False,
+    inline: Annotated[bool, typer.Option("--inline", hidden=True)] = False,
     url: Url = None,
     bare: Annotated[bool, typer.Option("--bare", hidden=True)] = False,
 ) -> int:
@@ -134,10 +139,11 @@ def ask(
     Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
     Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
     """
-    if bare and not words and resume is None and (_on_terminal() or plain):
-        return _open_chat(url, continue_last, conversation, system, model, option, plain=plain)
-    if plain:
-        raise _usage("--plain opens the chat and takes no prompt; `hobnob ask` is always plain.")
+    if bare and not words and resume is None and (_on_terminal() or plain or inline):
+        given = url, continue_last, conversation, system, model, option
+        return _open_chat(*given, plain=plain, inline=inline)
+    if plain or inline:
+        raise _usage("--plain and --inline open the chat, which takes no prompt.")
     from hobnob.launch import Target
     from hobnob.tui import ask as asking
     from hobnob.tui.plain import Notes
@@ -175,10 +181,12 @@ def chat(
     model: ModelName = None,
     option: Options = None,
     plain: Plain = False,
+    inline: Inline = False,
     url: Url = None,
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
-    return _open_chat(url, continue_last, conversation, system, model, option, plain=plain)
+    given = url, continue_last, conversation, system, model, option
+    return _open_chat(*given, plain=plain, inline=inline)
 
 
 def _open_chat(
@@ -190,7 +198,10 @@ def _open_chat(
     option: list[str] | None,
     *,
     plain: bool,
+    inline: bool,
 ) -> int:
+    if plain and inline:
+        raise _usage("--plain and --inline are two ways to chat: choose one.")
     if not _on_terminal():
         raise _usage("The chat needs a terminal; `hobnob ask` reads a pipe and does without.")
     from hobnob.launch import Target
@@ -204,9 +215,12 @@ def _open_chat(
             verbs.check_model(target, model)
         if continue_last and conversation is None:
             conversation = verbs.newest(target, model)
+    mode = modes.choose(os.environ, plain=plain, inline=inline)
     run: Callable[..., int]
-    if modes.choose(os.environ, plain=plain) is modes.Mode.PLAIN:
+    if mode is modes.Mode.PLAIN:
         from hobnob.tui.linear import run
+    elif mode is modes.Mode.INLINE:
+        from hobnob.tui.inline_app import run
     else:
         from hobnob.tui.app import run
     return run(

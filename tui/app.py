@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on, work
@@ -57,7 +57,12 @@ KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands 
 
 
 class HobnobApp(CopyingApp):
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar[str | list[str | PurePath] | None] = "app.tcss"
+    CHAT: ClassVar[type[Chat]] = Chat
+    RUN: ClassVar[dict[str, Any]] = {}
+    """How it takes the terminal."""
+    AGAIN: ClassVar[Sequence[str]] = ()
+    """What the command that comes back needs."""
     TITLE = "hobnob"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
@@ -69,7 +74,7 @@ class HobnobApp(CopyingApp):
         Binding("f3,ctrl+k", "search", "Search everything", id="app.search", priority=True),
         Binding("ctrl+r", "reconnect", "Connect again", id="app.reconnect"),
         Binding("f1", "help", "Keys", id="app.help", priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", id="app.suspend", show=False),
+        Binding("ctrl+z", "suspend_process", "Back to the shell", id="app.suspend", priority=True),
     ]
 
     def __init__(
@@ -104,7 +109,7 @@ class HobnobApp(CopyingApp):
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
             yield Sidebar()
-            yield Chat(self.talk, self._drafts, self._prompts)
+            yield self.CHAT(self.talk, self._drafts, self._prompts)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
             yield Static("", id="connection", markup=False)
@@ -121,6 +126,8 @@ class HobnobApp(CopyingApp):
         return self.query_one(Sidebar)
 
     def on_mount(self) -> None:
+        # After `fg` the terminal has nothing of the screen; Textual draws what it thinks is new.
+        self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.call_after_refresh(self._after_first_paint)
 
     def _after_first_paint(self) -> None:
@@ -448,7 +455,7 @@ async def run_app(app: HobnobApp) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.end, 128 + number)
-    await app.run_async()
+    await app.run_async(**app.RUN)
     return app.return_code or 0
 
 
@@ -459,6 +466,7 @@ def run(
     system: str | None = None,
     model: str | None = None,
     options: Mapping[str, Any] | None = None,
+    kind: type[HobnobApp] = HobnobApp,
 ) -> int:
     """Start the app on this terminal; the exit code. Prints how to come back at the end."""
     args = ["--model", model_argument(model)] if model else []
@@ -470,7 +478,7 @@ def run(
 
     paths = Paths.home()
     chosen = settings.read(paths.config_dir)
-    app = HobnobApp(
+    app = kind(
         connect,
         paths.state_dir,
         conversation=conversation,
@@ -482,5 +490,5 @@ def run(
     )
     code = asyncio.run(run_app(app))
     if app.talk.id is not None:
-        say_how_to_come_back(app.talk.id)
+        say_how_to_come_back(app.talk.id, *kind.AGAIN)
     return code

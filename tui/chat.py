@@ -51,6 +51,7 @@ The bundled starter model is answering. It is tiny and often wrong;
 
 
 class Chat(Vertical):
+    VIEW: ClassVar[type[TranscriptView]] = TranscriptView
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
         Binding("pageup", "scroll_page(-1)", "Scroll up", id="chat.page_up", priority=True),
@@ -81,7 +82,7 @@ class Chat(Vertical):
         self.talk = talk
         self._drafts = drafts
         self._prompts = prompts
-        self._view = TranscriptView()
+        self._view = self.VIEW()
         self._painter = Painter(self._view)
         self._outgoing: Outgoing | None = None
         self._editing: Entry | None = None

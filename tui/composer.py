@@ -33,6 +33,7 @@ class Composer(TextArea):
         Binding("up", "older", "Prompt before", id="composer.older", show=False),
         Binding("down", "newer", "Prompt after", id="composer.newer", show=False),
         Binding("ctrl+d", "delete_or_quit", "Quit when empty", id="composer.quit", show=False),
+        Binding("ctrl+underscore,super+z", "undo", "Undo", id="composer.undo"),
         Binding("ctrl+g", "edit_outside", "Open in $EDITOR", id="composer.editor"),
     ]
     HELP = "The input. Text is sent as typed; a line that begins with / is a command."
@@ -79,6 +80,10 @@ class Composer(TextArea):
         if self.content_size.width < 1:  # TextArea's placeholder cannot be wrapped into nothing
             return Strip.blank(self.size.width)
         return super().render_line(y)
+
+    def on_resize(self) -> None:
+        """TextArea wraps anew, but draws the old rows while their number stays the same."""
+        self.refresh()
 
     # ---- keys ---------------------------------------------------------------------------------
 

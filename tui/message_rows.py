@@ -85,7 +85,7 @@ class MessageRows:
     def update(self) -> int:
         """Bring `rows` up to date. Returns the number of the first row that changed."""
         old = self.rows
-        new = self._head()
+        new = self.head()
         same = 0
         self._match_parts()
         for number, part in enumerate(self._parts):
@@ -99,7 +99,7 @@ class MessageRows:
             if new and drawn and number > 0:
                 new.append(EMPTY)
             new += drawn
-        new += self._foot()
+        new += self.foot()
         self.rows = new
         return _first_difference(old, new, same)
 
@@ -118,7 +118,7 @@ class MessageRows:
         return min(start + offset, max(len(self.rows) - 1, 0))
 
     def _starts(self) -> list[int]:
-        starts, at = [0], len(self._head())
+        starts, at = [0], len(self.head())
         for part in self._parts:
             starts += [at + start for start in part.starts]
             at += len(part.rows)
@@ -134,7 +134,8 @@ class MessageRows:
                 inset = len(REASONING_LEAD) if part.kind == REASONING else 0
                 self._parts[number:] = [PartRows(part, max(self.width - inset, 1))]
 
-    def _head(self) -> list[Row]:
+    def head(self) -> list[Row]:
+        """Who speaks, and which version of the message it is."""
         entry = self.entry
         who = {USER: "You", ASSISTANT: clean(entry.model or "Assistant")}
         spans: list[Span] = [(shorten(who.get(entry.role, clean(entry.role)), self.width), "who")]
@@ -157,7 +158,8 @@ class MessageRows:
             return [head]
         return [head, *(_within_reasoning(row) for row in part.rows)]
 
-    def _foot(self) -> list[Row]:
+    def foot(self) -> list[Row]:
+        """What is going on, or how it ended, below an empty row."""
         entry = self.entry
         foot: list[Row] = []
         if entry.role == USER:

@@ -1,0 +1,298 @@
+"""The inline chat as its user meets it: the real command on a terminal, a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import pyte
+import pytest
+from fake_server import (
+    CONVERSATION,
+    RUN,
+    STREAM_HEAD,
+    FakeServer,
+    Request,
+    body_of,
+    chunk,
+    refusal,
+    reply_events,
+    says,
+)
+from support_cli import COMMAND, Cli
+from support_documents import HOSTILE
+from support_session import SHELL, Session
+
+EVENTS = f"/runs/{RUN}/events"
+NEW = "/conversations/new/messages"
+READY = "Enter send"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    fake = FakeServer()
+    async with fake.running():
+        yield fake
+
+
+@pytest.fixture
+def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home", server.url)
+
+
+def scrolled(session: Session, size: tuple[int, int] = (100, 30)) -> list[str]:
+    """The terminal's rows, those that have scrolled away first."""
+    screen = pyte.HistoryScreen(*size, history=10_000, ratio=0.5)
+    # What pyte does not know and would show: the keyboard protocol, the shape of the pointer.
+    known = re.sub(rb"\x1b\[[<>]\d*u|\x1b\]22;[^\x07]*\x07", b"", session.output)
+    pyte.ByteStream(screen).feed(known)
+    above = ["".join(row[n].data for n in range(size[0])) for row in screen.history.top]
+    return [row.rstrip() for row in (*above, *screen.display)]
+
+
+async def begins(request: Request, writer: Any) -> None:
+    """Streams the beginning of a reply and then nothing more."""
+    writer.write(STREAM_HEAD + chunk(body_of(reply_events("It begins.\n\nAnd ")[:4])))
+    await asyncio.Event().wait()
+
+
+async def test_a_reply_stays_in_the_scrollback_after_the_end(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.events = reply_events("# Title\n\nSome **bold** te", "xt.\n\n```py\nx = 1\n```\n- a\n")
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("hi there\r")
+        await session.until("tokens")
+        session.type("\x11")
+        assert await session.ends() == 0
+        assert session.restored
+        rows = scrolled(session)
+    start = rows.index("You")
+    assert [row for row in rows[start:] if row] == [
+        "You",
+        "hi there",
+        "fake-model",
+        "Title",
+        "Some bold text.",
+        "  py",
+        "  x = 1",
+        "• a",
+        "10 prompt tokens · 2 tokens",
+        f"To go on with this: hobnob --inline --conversation {CONVERSATION[:8]}",
+    ]
+    assert b"\x1b[?1049h" not in session.output
+    assert b"\x1b[?1000h" not in session.output  # the mouse is the terminal's
+
+
+async def test_a_long_reply_is_in_the_scrollback_once_and_in_order(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    lines = [f"line number {n}" for n in range(200)]
+    server.events = reply_events(*(f"{line}\n\n" for line in lines))
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("go\r")
+        await session.until("200 tokens")
+        session.type("\x11")
+        assert await session.ends() == 0
+        shown = [row for row in scrolled(session) if row.startswith("line number")]
+    assert shown == lines
+
+
+async def test_what_is_open_is_shown_below_and_kept_when_one_leaves(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[EVENTS].append(begins)
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("go\r")
+        await session.until("And")
+        session.type("typed meanwhile")
+        await session.until("meanwhile")
+        session.type("\x11")
+        assert await session.ends() == 0
+        rows = [row for row in scrolled(session) if row]
+        assert session.restored
+    at = rows.index("It begins.")
+    assert rows[at + 1] == "And"
+    assert "typed meanwhile" not in "".join(rows)
+    assert not server.cancelled
+
+
+async def test_a_message_that_was_not_accepted_is_in_the_input_and_not_in_the_scrollback(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[NEW].append(says(refusal(400, "context_length_exceeded", "Too long.")))
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("my story\r")
+        await session.until("Not sent: Too long.")
+        session.type("\r")
+        await session.until("tokens")
+        session.type("\x11")
+        await session.ends()
+        assert [row for row in scrolled(session) if row].count("my story") == 1
+    keys = {one.headers["idempotency-key"] for one in server.asked("POST", NEW)}
+    assert len(keys) == 1
+
+
+async def test_an_opened_conversation_is_printed_with_its_end(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.messages = [
+        {
+            "id": f"m{n}",
+            "role": "assistant" if n % 2 else "user",
+            "text": f"message {n}",
+            "status": "completed",
+        }
+        for n in range(50)
+    ]
+    async with Session(hobnob, "--inline", "--conversation", CONVERSATION) as session:
+        await session.until("message 49")
+        session.type("\x11")
+        await session.ends()
+        rows = scrolled(session)
+    shown = [row for row in rows if row.startswith("message")]
+    assert shown == [f"message {n}" for n in range(30, 50)]
+    assert "30 earlier messages" in rows
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_it_with_its_code_and_keeps_the_draft(
+    hobnob: Cli, number: signal.Signals
+) -> None:
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("unsent")
+        await session.until("unsent")
+        session.process.send_signal(number)
+        assert await session.ends() == 128 + number
+        assert session.restored
+    folder = Path(hobnob.env["HOBNOB_HOME"]) / "state" / "drafts"
+    assert json.loads((folder / "new.json").read_text())["text"] == "unsent"
+
+
+async def test_an_exception_leaves_the_terminal_usable(hobnob: Cli) -> None:
+    program = (
+        "from hobnob.tui import app\n"
+        "def fail(self): raise RuntimeError('a handler broke')\n"
+        "app.HobnobApp.action_new = fail\n"
+        "from hobnob.cli import main; main()"
+    )
+    async with Session(hobnob, "--inline", command=(sys.executable, "-c", program)) as session:
+        await session.until(READY)
+        session.type("\x0e")
+        assert await session.ends() == 1
+        assert "a handler broke" in session.text
+        assert session.restored
+
+
+@pytest.mark.parametrize("arguments", ["", "--inline"])
+async def test_ctrl_z_gives_the_shell_its_terminal_and_fg_comes_back(
+    server: FakeServer, hobnob: Cli, arguments: str
+) -> None:
+    env = {"PS1": "shell> ", "HISTFILE": ""}
+    command = " ".join([*map(quote, COMMAND), arguments])
+    async with Session(hobnob, env=env, command=SHELL) as session:
+        await session.until("shell> ")
+        session.type(f"stty -a | md5sum; {command}\r")
+        await session.until(READY)
+        session.type("half a")
+        await session.until("half a")
+        session.type("\x1a")
+        await session.until("Stopped")
+        session.type("stty -a | md5sum; fg\r")
+        await session.until(READY)
+        session.type(" line\r")
+        await session.until("world.")
+        session.type("\x11")
+        await session.until("To go on")
+        sums = re.findall(r"[0-9a-f]{32}", session.text)
+        assert len(sums) == 2 and sums[0] == sums[1]
+    asked = [one for one in server.requests if one.path.endswith("/messages")]
+    assert asked[-1].json["text"] == "half a line"
+
+
+async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> None:
+    hostile = HOSTILE.replace("\ud800", "")
+    server.events = reply_events(f"reply {hostile}\n\n", "end")
+    server.messages = [
+        {"id": "m", "role": "user", "text": f"asked {hostile}", "status": "completed"},
+        {"id": "r", "role": "assistant", "text": hostile, "status": "completed", "model": hostile},
+    ]
+    async with Session(hobnob, "--inline", "--conversation", CONVERSATION) as session:
+        await session.until("asked A")
+        session.type("hi\r")
+        await session.until("reply A")
+        await session.until("end")
+        session.type("\x11")
+        assert await session.ends() == 0
+        for acting in (b"\x1b]52", b"\x1b]0;", b"\x1b[2J", b"\x1b[31m", b"\x9d0;", b"\x08"):
+            assert acting not in session.output.replace(b"\xc2", b"")
+        rows = "\n".join(scrolled(session))
+    assert "[@click=app.quit]here[/]" in rows
+    said = rows.partition("reply ")[2]
+    assert re.sub(r"[^A-G]", "", said).startswith("ABCDEFG")
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux, which wraps rows anew")
+async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
+    server: FakeServer, hobnob: Cli, tmp_path: Path
+) -> None:
+    server.events = reply_events("A paragraph of some length. " * 6, "\n\n- a\n- b\n")
+    socket = str(tmp_path / "tmux")
+
+    async def tmux(*words: str) -> str:
+        def run() -> str:
+            command = ["tmux", "-S", socket, "-f", os.devnull, *words]
+            environment = {k: v for k, v in {**os.environ, **hobnob.env}.items() if k != "TMUX"}
+            return subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False
+            ).stdout
+
+        return await asyncio.to_thread(run)
+
+    async def until(words: str) -> str:
+        async with asyncio.timeout(30):
+            while words not in (shown := await tmux("capture-pane", "-pJ", "-S", "-200")):
+                await asyncio.sleep(0.05)
+        return shown
+
+    command = " ".join([*map(quote, COMMAND), "--inline", "; sleep 60"])
+    await tmux("new-session", "-d", "-x", "80", "-y", "20", command)
+    try:
+        await until(READY)
+        await tmux("send-keys", "go", "Enter")
+        await until("tokens")
+        await tmux("send-keys", "some long unsent words that have to be wrapped soon")
+        await until("wrapped soon")
+        for width in (60, 40, 30, 33, 50, 80, 100, 30, 90):
+            await tmux("resize-window", "-x", str(width), "-y", "20")
+            await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            while True:
+                shown = await tmux("capture-pane", "-pJ", "-S", "-200")
+                if "Ctrl+P commands" in shown:
+                    break
+                await asyncio.sleep(0.05)
+        assert shown.count("some long unsent words") == 1
+        assert shown.count(READY) == 1
+        assert shown.count("A paragraph") == 6
+        await tmux("send-keys", "C-q")
+        shown = await until("To go on")
+        assert "unsent words" not in shown
+        assert shown.count("A paragraph") == 6
+    finally:
+        await tmux("kill-server")

@@ -1,0 +1,178 @@
+"""The inline chat (`hobnob --inline`): the app, drawn below what it has printed.
+
+Finished text is in the terminal's own scrollback, where its scrolling, copying and searching
+work, and stays there at the end. The mouse is the terminal's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from rich.console import RenderableType
+from textual._compositor import InlineUpdate
+from textual.driver import Driver
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.strip import Strip
+
+from hobnob.tui import app
+from hobnob.tui.app import HobnobApp
+from hobnob.tui.chat import Chat
+from hobnob.tui.inline_driver import BEGIN, END, Frame, InlineDriver, bare, printed, rows_up
+from hobnob.tui.printed_view import PrintedView
+from hobnob.tui.view import TranscriptView
+
+NOTICE_SECONDS = 4.0
+SETTLE_SECONDS = 0.3
+
+
+class InlineChat(Chat):
+    VIEW: ClassVar[type[TranscriptView]] = PrintedView
+
+    async def on_mount(self) -> None:
+        self.composer.cursor_blink = False  # each blink would be a frame
+
+    def leave(self) -> None:
+        super().leave()
+        view = self.view
+        if isinstance(view, PrintedView) and self.is_mounted:
+            view.leave()
+
+    def _show_welcome(self) -> None:
+        """There is no room for it."""
+
+    def action_find(self) -> None:
+        self.app.notify("The terminal's own search finds what is printed; F3 searches everything.")
+
+
+class InlineApp(HobnobApp):
+    CSS_PATH: ClassVar[str | list[str | PurePath] | None] = ["app.tcss", "inline.tcss"]
+    CHAT: ClassVar[type[Chat]] = InlineChat
+    INLINE_PADDING = 0
+    RUN: ClassVar[dict[str, Any]] = {"inline": True, "mouse": False}
+    AGAIN: ClassVar[Sequence[str]] = ("--inline",)
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._above: list[Strip] = []
+        self._lengths: list[int] = []
+        self._drawn_width = 0
+        self._seen_width = 0
+        self._settled_at = 0.0
+
+    def print_above(self, rows: Sequence[Strip]) -> None:
+        """Put finished rows into the scrollback, with the next frame."""
+        self._above += rows
+        self.screen.refresh()
+
+    # ---- drawing ------------------------------------------------------------------------------
+
+    def _build_driver(
+        self, headless: bool, inline: bool, mouse: bool, size: tuple[int, int] | None
+    ) -> Driver:
+        if headless:
+            return super()._build_driver(headless, inline, mouse, size)
+        self._driver = InlineDriver(self, mouse=mouse, size=size)
+        return self._driver
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        ready = self._running and not self._closed and not self._batch_count
+        driver = self._driver
+        if not (
+            ready and isinstance(driver, InlineDriver) and isinstance(renderable, InlineUpdate)
+        ):
+            super()._display(screen, renderable)
+            return
+        width = driver.width
+        if self._is_changing(width):
+            return
+        changed = width != self._drawn_width
+        if changed and self._drawn_width:
+            before = self._previous_cursor_position
+            self._previous_cursor_position = rows_up(self._lengths, before, width)
+        ground = self.screen.rich_style
+        above, self._above = self._above, []
+        frame = Frame(
+            [bare(strip.crop(0, width), ground) for strip in renderable.strips],
+            above,
+            clear=renderable.clear or changed,
+        )
+        driver.write(BEGIN)
+        super()._display(screen, frame)
+        driver.write(END)
+        driver.show()
+        x, y = self._previous_cursor_position
+        self._previous_cursor_position = Offset(min(x, width - 1), y)
+        self._lengths, self._drawn_width, self._seen_width = frame.lengths, width, width
+
+    def _is_changing(self, width: int) -> bool:
+        """Whether the terminal was made wider or narrower just now. What is drawn meanwhile could
+        be wrapped by a terminal that is already another width than it says."""
+        if not self._drawn_width:
+            return False
+        now = time.monotonic()
+        if width != self._seen_width:
+            self._seen_width, self._settled_at = width, now + SETTLE_SECONDS
+            self.set_timer(SETTLE_SECONDS, lambda: self.screen.refresh())
+        return now < self._settled_at
+
+    def _leave_rows(self) -> None:
+        """Take the app's rows off the screen, print what waits; the cursor is below it."""
+        driver = self._driver
+        if not isinstance(driver, InlineDriver):
+            return
+        y = self._previous_cursor_position.y
+        above, self._above = self._above, []
+        up = f"\x1b[{y}A" if y else ""
+        driver.write("".join([up, "\r\x1b[J", *printed(above, self.console)]))
+        driver.show()
+        self._previous_cursor_position, self._drawn_width = Offset(0, 0), 0
+
+    def _end(self, code: int) -> None:
+        self.chat.leave()
+        self._leave_rows()
+        self.exit(code, return_code=code)
+
+    # ---- stopping and going on ----------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTSTP, self.action_suspend_process)
+
+    def action_suspend_process(self) -> None:
+        with self.suspend():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        self._leave_rows()
+        with super().suspend():
+            yield
+        self.refresh(layout=True)
+
+    # ---- words --------------------------------------------------------------------------------
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: str = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """In the line of state: there is nowhere to lay a box over."""
+        self.say(message)
+        self.set_timer(timeout or NOTICE_SECONDS, lambda: self.say(""))
+
+
+run = partial(app.run, kind=InlineApp)
+"""Start the inline chat on this terminal; see `app.run`."""

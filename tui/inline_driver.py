@@ -1,0 +1,130 @@
+"""Drawing below the scrollback: what is finished goes above the app's rows and stays there.
+
+Textual's inline driver draws the app where the cursor is. Here it can also be stopped and
+continued, does not wipe the screen at a resize, and writes each frame in one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual._compositor import InlineUpdate
+from textual.drivers.linux_inline_driver import LinuxInlineDriver
+from textual.geometry import Offset, Size
+from textual.strip import Strip
+
+BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
+"""Around a frame: a terminal that knows them shows it as one change."""
+CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
+
+
+class InlineDriver(LinuxInlineDriver):
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        descriptor = sys.__stdout__.fileno() if sys.__stdout__ else 1
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        self._file = io.TextIOWrapper(
+            io.BufferedWriter(raw, 1 << 20), "utf-8", errors="replace", newline=""
+        )
+
+    @property
+    def can_suspend(self) -> bool:
+        return True
+
+    @property
+    def width(self) -> int:
+        """Of the terminal as it is now; the app hears of a change a little later."""
+        return self._get_terminal_size()[0]
+
+    def show(self) -> None:
+        """Let the terminal have what was written."""
+        assert self._file is not None
+        self._file.flush()
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()
+        loop = asyncio.get_running_loop()
+
+        def resized(number: int, frame: FrameType | None) -> None:
+            size = Size(*self._get_terminal_size())
+            message = events.Resize(size, size)
+            asyncio.run_coroutine_threadsafe(self._app._post_message(message), loop)
+
+        signal.signal(signal.SIGWINCH, resized)
+
+
+class Frame(InlineUpdate):
+    """One frame: finished rows, and below them the app, whose first row the cursor is at again."""
+
+    def __init__(self, app: Sequence[Strip], above: Sequence[Strip], *, clear: bool) -> None:
+        super().__init__(list(app), clear)
+        self._above = above
+
+    @property
+    def lengths(self) -> list[int]:
+        """The cells of each of the app's rows."""
+        return [strip.cell_length for strip in self.strips]
+
+    def render_segments(self, console: Console) -> str:
+        out = ["\r", CLEAR_BELOW if self.clear else ""]
+        out += printed(self._above, console)
+        if self._above:
+            out.append(CLEAR_BELOW)
+        out.append("\r\n".join(CLEAR_LINE + strip.render(console) for strip in self.strips))
+        if len(self.strips) > 1:
+            out.append(f"\x1b[{len(self.strips) - 1}A")
+        out.append("\r")
+        return "".join(out)
+
+
+def printed(strips: Iterable[Strip], console: Console) -> list[str]:
+    """Rows as they go into the scrollback."""
+    return [f"{CLEAR_LINE}{strip.render(console)}\r\n" for strip in strips]
+
+
+def bare(strip: Strip, ground: Style | None = None) -> Strip:
+    """Without empty cells at the end of the row, so that a terminal that becomes narrower has
+    nothing to wrap; and without the background, where that is `ground`'s if one is given."""
+    segments = [_without_background(segment, ground) for segment in strip]
+    while segments and _is_empty(segments[-1]):
+        segments.pop()
+    if segments and not _is_seen(segments[-1].style):
+        text, style, control = segments[-1]
+        segments[-1] = Segment(text.rstrip(" "), style, control)
+    return Strip(segments)
+
+
+def _without_background(segment: Segment, ground: Style | None) -> Segment:
+    style = segment.style
+    if style is None or (ground is not None and style.bgcolor != ground.bgcolor):
+        return segment
+    return Segment(segment.text, style.without_color + Style(color=style.color))
+
+
+def _is_empty(segment: Segment) -> bool:
+    return not segment.text.strip(" ") and not _is_seen(segment.style)
+
+
+def _is_seen(style: Style | None) -> bool:
+    """Whether empty cells of this style look like something."""
+    if style is None:
+        return False
+    return bool(style.bgcolor or style.reverse or style.underline or style.strike)
+
+
+def rows_up(lengths: Sequence[int], cursor: Offset, width: int) -> Offset:
+    """Where the cursor is below the first of some rows after the terminal has become `width`
+    wide and has wrapped those that no longer fit."""
+    width = max(width, 1)
+    above = sum(max(1, -(-length // width)) for length in lengths[: cursor.y])
+    return Offset(cursor.x % width, above + cursor.x // width)
