@@ -2,21 +2,29 @@
 
     .venv/bin/python tools/screenshots.py
 
-Writes docs/images/*.svg. Uses a folder of its own, so nobody's conversations are touched.
+Writes docs/images/*.svg, among them one that moves: a reply that goes on through `kill -9`.
+Uses a folder of its own, so nobody's conversations are touched.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from moving_picture import Frame, animated
 from textual.app import App
 from textual.pilot import Pilot
+
+if TYPE_CHECKING:
+    from hobnob.tui.app import HobnobApp
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -26,7 +34,12 @@ QUESTIONS = (
     "What is SIGHUP?",
     "Show a Python function that reverses a list, and explain it in two sentences.",
 )
+SEARCHED = "python"
+SURVIVING = "Tell me a long story about a lighthouse keeper."
 PATIENCE_SECONDS = 120
+LOOK_SECONDS = 0.1
+REST_SECONDS = 3.0
+"""How long the moving picture stands still at its end."""
 
 
 async def main() -> None:
@@ -44,13 +57,60 @@ async def main() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: app.line.client is not None)
         for question in QUESTIONS:
-            await pilot.press("ctrl+n")
-            app.chat.composer.put(question)
-            await pilot.press("enter")
-            await until(pilot, lambda: app.talk.live is not None)
+            await ask(app, pilot, question)
             await until(pilot, lambda: app.talk.live is None)
         await pilot.pause(1.0)
         save(app, "chat.svg")
+        await search(app, pilot)
+        await survive(app, pilot, paths.state_file)
+
+
+async def ask(app: HobnobApp, pilot: Pilot[int], question: str) -> None:
+    await pilot.press("ctrl+n")
+    app.chat.composer.put(question)
+    await pilot.press("enter")
+    await until(pilot, lambda: app.talk.live is not None)
+
+
+async def search(app: HobnobApp, pilot: Pilot[int]) -> None:
+    await pilot.press("f3")
+    await pilot.pause(0.5)
+    await pilot.press(*SEARCHED)
+    await pilot.pause(1.5)
+    save(app, "search.svg")
+    await pilot.press("escape")
+
+
+async def survive(app: HobnobApp, pilot: Pilot[int], state_file: Path) -> None:
+    """A reply that goes on through the death of its server, as it happens, in real time."""
+    began = time.monotonic()
+    frames: list[Frame] = []
+
+    def look() -> None:
+        frames.append(Frame(time.monotonic() - began, app.export_screenshot()))
+
+    async def watch(seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            look()
+            await pilot.pause(LOOK_SECONDS)
+
+    await pilot.press("ctrl+n")
+    for letter in SURVIVING:
+        app.chat.composer.insert(letter)
+        look()
+        await pilot.pause(0.02)
+    await pilot.press("enter")
+    await until(pilot, lambda: app.talk.live is not None)
+    await watch(3.0)
+    os.kill(json.loads(state_file.read_text())["pid"], signal.SIGKILL)
+    while app.talk.live is not None:
+        await watch(LOOK_SECONDS)
+    await watch(0.5)
+    began_s = frames[0].at_s
+    frames = [Frame(frame.at_s - began_s, frame.svg) for frame in frames]
+    picture = animated(frames, end_s=frames[-1].at_s + REST_SECONDS)
+    (IMAGES / "survives.svg").write_text(picture)
 
 
 def save(app: App[int], name: str) -> None:

@@ -164,7 +164,8 @@ class HobnobApp(CopyingApp):
         if notice.kind is NoticeKind.CONNECTED:
             self.say("")
         elif notice.kind is NoticeKind.RESTARTED:
-            self.say("the server was restarted")
+            self.say("")
+            self.notify("The server was restarted.", timeout=4, markup=False)
             self._watch_model()
         elif notice.kind is NoticeKind.STARTING:
             self.say("starting the server…")

@@ -309,13 +309,19 @@ class Connection:
                 await old.aclose()
 
     async def _ensure(self) -> Server:
-        """launch.ensure in a thread that ends soon after we are cancelled."""
+        """launch.ensure in a thread that ends soon after we are cancelled. Who was told that the
+        server starts is told when it has."""
         loop = asyncio.get_running_loop()
         given_up = threading.Event()
+        starting = False
+
+        def starts(sentence: str) -> None:
+            nonlocal starting
+            starting = True
+            self.tell(Notice(NoticeKind.STARTING, sentence))
 
         def progress(sentence: str) -> None:
-            notice = Notice(NoticeKind.STARTING, sentence)
-            loop.call_soon_threadsafe(self.tell, notice)
+            loop.call_soon_threadsafe(starts, sentence)
 
         def ensure() -> Server:
             return launch.ensure(
@@ -326,9 +332,12 @@ class Connection:
             )
 
         try:
-            return await asyncio.to_thread(ensure)
+            server = await asyncio.to_thread(ensure)
         finally:
             given_up.set()
+        if starting:
+            self.tell(Notice(NoticeKind.CONNECTED, "the server has started"))
+        return server
 
     def _build(self, url: str, key: str | None) -> None:
         # Without TLS there is nothing to verify, and loading the certificates takes a while.

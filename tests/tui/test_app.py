@@ -43,6 +43,18 @@ async def test_the_input_is_there_before_anything_is_connected(tmp_path: Path) -
         await until(pilot, lambda: app.talk.live is not None)
 
 
+async def test_the_line_that_says_that_a_server_starts_goes_when_it_has(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        app = pilot.app
+        for last in (NoticeKind.CONNECTED, NoticeKind.RESTARTED):
+            app._hear(Notice(NoticeKind.STARTING))
+            await until(pilot, lambda: "starting the server" in screen_text(pilot))
+            app._hear(Notice(last))
+            await until(pilot, lambda: "starting the server" not in screen_text(pilot))
+
+
 async def test_a_server_that_cannot_be_reached_is_said_and_tried_again(tmp_path: Path) -> None:
     tries = 0
 

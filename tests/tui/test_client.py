@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -30,8 +30,9 @@ from fake_server import (
     streams,
 )
 
+from hobnob import launch
 from hobnob.exits import Exit
-from hobnob.launch import Target
+from hobnob.launch import Server, Target
 from hobnob.paths import Paths
 from hobnob.server import wire
 from hobnob.server.wire import Event
@@ -559,3 +560,20 @@ def test_retry_after_is_seconds_or_nothing(value: str | None, seconds: float | N
 def test_a_server_cannot_make_us_wait_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_RETRY_AFTER_SECONDS", 20.0)
     assert Backoff(60.0).next(3600.0) == 20.0
+
+
+async def test_who_was_told_that_the_local_server_starts_is_told_when_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(1, "127.0.0.1", 1, "http://127.0.0.1:1", "0", 1, 0, "i")
+
+    def ensure(*_: object, progress: Callable[[str], None], **__: object) -> Server:
+        progress("Starting the server.")
+        return server
+
+    monkeypatch.setattr(launch, "ensure", ensure)
+    monkeypatch.setattr(launch, "read_key", lambda paths: "key")
+    heard: list[NoticeKind] = []
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}))
+    async with Connection(target, on_notice=lambda notice: heard.append(notice.kind)):
+        assert heard == [NoticeKind.STARTING, NoticeKind.CONNECTED]
