@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -219,10 +220,10 @@ def _open_chat(
     run: Callable[..., int]
     if mode is modes.Mode.PLAIN:
         from hobnob.tui.linear import run
-    elif mode is modes.Mode.INLINE:
-        from hobnob.tui.inline_app import run
     else:
-        from hobnob.tui.app import run
+        from hobnob.tui.start import run
+
+        run = partial(run, inline=mode is modes.Mode.INLINE)
     return run(
         target,
         conversation=conversation,

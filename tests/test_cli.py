@@ -20,11 +20,14 @@ from fake_server import (
     Act,
     FakeServer,
     Request,
+    body_of,
     chunk,
     hangs,
+    hangs_up,
     refusal,
     reply_events,
     says,
+    streams,
 )
 from support_cli import COMMAND, Cli
 
@@ -405,6 +408,21 @@ async def test_an_interrupt_while_nothing_answers_still_ends(
     process.send_signal(signal.SIGINT)  # twice: now at once
     result = await hobnob.finish(process)
     assert result.code in (Exit.INTERRUPTED, -signal.SIGINT) and "Traceback" not in result.err
+
+
+async def test_an_interrupt_between_two_connections_cancels_and_ends(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    first = body_of(server.events[:4])
+    server.scripts[EVENTS] = [streams(first, complete=False), *[hangs_up] * 50]
+    process = await hobnob.start("ask", "hi")
+    await shows(process, b"Hello")
+    while len(server.resumed_from) < 3:
+        await asyncio.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    result = await hobnob.finish(process)
+    assert (result.code, server.cancelled) == (Exit.INTERRUPTED, True)
+    assert "Traceback" not in result.err
 
 
 async def test_interrupted_json_is_still_json(server: FakeServer, hobnob: Cli) -> None:

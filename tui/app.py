@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePath
@@ -22,14 +21,13 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from hobnob.paths import Paths
-from hobnob.tui import settings, themes
+from hobnob.tui import themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import clean
 from hobnob.tui.composer import Composer
 from hobnob.tui.copying import CopyingApp
 from hobnob.tui.drafts import Drafts
-from hobnob.tui.farewell import say_how_to_come_back
+from hobnob.tui.early import EarlyKeys
 from hobnob.tui.find import FindBar
 from hobnob.tui.help import HelpScreen, Part
 from hobnob.tui.library import Library
@@ -37,15 +35,13 @@ from hobnob.tui.line import Connect, Line
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
-from hobnob.tui.options import model_argument
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
 from hobnob.tui.sidebar import ConversationList, Sidebar
 from hobnob.tui.talk import Talk
 
 if TYPE_CHECKING:
-    from hobnob.launch import Target
-    from hobnob.tui.client import Client
+    pass
 
 QUIT_AGAIN_SECONDS = 1.5
 CLOSE_SECONDS = 1.0
@@ -59,6 +55,7 @@ KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands 
 class HobnobApp(CopyingApp):
     CSS_PATH: ClassVar[str | list[str | PurePath] | None] = "app.tcss"
     CHAT: ClassVar[type[Chat]] = Chat
+    AUTO_FOCUS = "#composer"
     RUN: ClassVar[dict[str, Any]] = {}
     """How it takes the terminal."""
     AGAIN: ClassVar[Sequence[str]] = ()
@@ -88,12 +85,15 @@ class HobnobApp(CopyingApp):
         theme: str = themes.DARK.name,
         keymap: Mapping[str, str] | None = None,
         problem: str = "",
+        typed: str = "",
     ) -> None:
-        super().__init__()
+        # Without colours there are none; Textual would make greys of them.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._connect_with = connect
         self._first = conversation
         self._exits = AsyncExitStack()
         self._quit_asked = 0.0
+        self._early = EarlyKeys(typed)
         self.line = Line()
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
@@ -109,7 +109,7 @@ class HobnobApp(CopyingApp):
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
             yield Sidebar()
-            yield self.CHAT(self.talk, self._drafts, self._prompts)
+            yield self.CHAT(self.talk, self._drafts, self._prompts, self._early)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
             yield Static("", id="connection", markup=False)
@@ -129,6 +129,11 @@ class HobnobApp(CopyingApp):
         # After `fg` the terminal has nothing of the screen; Textual draws what it thinks is new.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.call_after_refresh(self._after_first_paint)
+
+    def on_key(self, event: events.Key) -> None:
+        """Only what nothing has the focus for comes here."""
+        if self.focused is None:
+            self._early.take(event)
 
     def _after_first_paint(self) -> None:
         if self._problem:
@@ -425,12 +430,14 @@ class HobnobApp(CopyingApp):
         from hobnob.tui.editor import edit
 
         composer = self.chat.composer
-        try:
-            with self.suspend():
+        text, trouble = None, ""
+        with self.suspend():  # an exception would leave the app suspended
+            try:
                 text = edit(composer.full_text, os.environ)
-        except OSError as error:
-            self.notify(f"The editor could not be run: {error}", severity="error", markup=False)
-            return
+            except (OSError, ValueError) as error:
+                trouble = f"The editor could not be run: {error}"
+        if trouble:
+            self.notify(trouble, severity="error", markup=False)
         if text is not None:
             composer.put(text)
         self.refresh()
@@ -449,47 +456,3 @@ class HobnobApp(CopyingApp):
         """By the event's size: the app's own is still the one before."""
         self.set_class(event.size.width < NARROW_COLUMNS, "narrow")
         self.set_class(event.size.height < LOW_ROWS, "low")
-
-
-async def run_app(app: HobnobApp) -> int:
-    """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, app.end, 128 + number)
-    await app.run_async(**app.RUN)
-    return app.return_code or 0
-
-
-def run(
-    target: Target,
-    *,
-    conversation: str | None = None,
-    system: str | None = None,
-    model: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    kind: type[HobnobApp] = HobnobApp,
-) -> int:
-    """Start the app on this terminal; the exit code. Prints how to come back at the end."""
-    args = ["--model", model_argument(model)] if model else []
-
-    def connect(hear: Callable[[Notice], None]) -> Client:
-        from hobnob.tui.client import Client  # httpx; the first paint does not wait for it
-
-        return Client(target, server_args=args, on_notice=hear)
-
-    paths = Paths.home()
-    chosen = settings.read(paths.config_dir)
-    app = kind(
-        connect,
-        paths.state_dir,
-        conversation=conversation,
-        system=system,
-        options=options,
-        theme=themes.choose(os.environ, chosen.theme),
-        keymap=chosen.keys,
-        problem=chosen.problem,
-    )
-    code = asyncio.run(run_app(app))
-    if app.talk.id is not None:
-        say_how_to_come_back(app.talk.id, *kind.AGAIN)
-    return code

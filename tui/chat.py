@@ -23,6 +23,7 @@ from hobnob.tui.command_list import CommandList
 from hobnob.tui.commands import COMMANDS
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.early import EarlyKeys
 from hobnob.tui.find import FindBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
@@ -77,11 +78,12 @@ class Chat(Vertical):
             super().__init__()
             self.name = name
 
-    def __init__(self, talk: Talk, drafts: Drafts, prompts: Prompts) -> None:
+    def __init__(self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys) -> None:
         super().__init__(id="chat")
         self.talk = talk
         self._drafts = drafts
         self._prompts = prompts
+        self._early = early
         self._view = self.VIEW()
         self._painter = Painter(self._view)
         self._outgoing: Outgoing | None = None
@@ -111,6 +113,7 @@ class Chat(Vertical):
         self.show_title()
         self._show_welcome()
         self._load_draft()
+        self._early.give(self.composer)
         self.composer.focus()
 
     @property

@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -23,7 +22,6 @@ from textual.geometry import Offset
 from textual.screen import Screen
 from textual.strip import Strip
 
-from hobnob.tui import app
 from hobnob.tui.app import HobnobApp
 from hobnob.tui.chat import Chat
 from hobnob.tui.inline_driver import BEGIN, END, Frame, InlineDriver, bare, printed, rows_up
@@ -172,7 +170,3 @@ class InlineApp(HobnobApp):
         """In the line of state: there is nowhere to lay a box over."""
         self.say(message)
         self.set_timer(timeout or NOTICE_SECONDS, lambda: self.say(""))
-
-
-run = partial(app.run, kind=InlineApp)
-"""Start the inline chat on this terminal; see `app.run`."""

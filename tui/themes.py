@@ -8,6 +8,7 @@ import select
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from textual.color import Color
 from textual.theme import Theme
@@ -47,6 +48,7 @@ ANSWER_SECONDS = 0.2
 """How long a terminal is waited for that does not answer at all."""
 
 _COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+_BACKGROUND = re.compile(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)")
 _ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
@@ -60,17 +62,31 @@ def quiet_colours(theme: Theme) -> dict[str, str]:
     return {name: front.blend(back, share).hex for name, share in shares.items()}
 
 
-def choose(environ: Mapping[str, str], setting: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    theme: str
+    typed: str = ""
+    """What the user had typed already when the terminal was asked."""
+
+
+def choose(environ: Mapping[str, str], setting: str = "") -> Choice:
     """The theme for this terminal: as the user says, else as its background is."""
     wanted = environ.get("HOBNOB_THEME") or setting
     if wanted in ("dark", "light"):
-        return f"hobnob-{wanted}"
+        return Choice(f"hobnob-{wanted}")
     if wanted:
-        return wanted
-    dark = _from_colorfgbg(environ.get("COLORFGBG", ""))
+        return Choice(wanted)
+    dark, answer = _from_colorfgbg(environ.get("COLORFGBG", "")), b""
     if dark is None:
-        dark = _ask_terminal()
-    return LIGHT.name if dark is False else DARK.name
+        answer = _ask_terminal()
+        dark = is_dark(answer)
+    return Choice(LIGHT.name if dark is False else DARK.name, typed(answer))
+
+
+def typed(answer: bytes) -> str:
+    """What in a terminal's answer is none: keys. The terminal took Enter for a line's end then."""
+    keys = _ATTRIBUTES.sub(b"", _BACKGROUND.sub(b"", answer))
+    return keys.decode("utf-8", "replace").replace("\n", "\r")
 
 
 def is_dark(answer: bytes) -> bool | None:
@@ -91,7 +107,7 @@ def _from_colorfgbg(value: str) -> bool | None:
     return int(last) in (*range(7), 8) if last.isdecimal() else None
 
 
-def _ask_terminal() -> bool | None:
+def _ask_terminal() -> bytes:
     """OSC 11, and after it a question that every terminal answers, so that none is waited for."""
     import termios
     import tty
@@ -100,13 +116,13 @@ def _ask_terminal() -> bool | None:
         descriptor = sys.__stdin__.fileno() if sys.__stdin__ else -1
         before = termios.tcgetattr(descriptor)
     except (OSError, ValueError, termios.error):
-        return None
+        return b""
     try:
         tty.setcbreak(descriptor, termios.TCSANOW)
         os.write(descriptor, b"\x1b]11;?\x1b\\\x1b[c")
-        return is_dark(_read_answer(descriptor))
+        return _read_answer(descriptor)
     except OSError:
-        return None
+        return b""
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
 

@@ -110,9 +110,9 @@ class Session:
         """Whether the modes are as before, and every switch that was turned on is off again."""
         switches = re.findall(rb"\x1b\[\?(\d+)([hl])", self.output)
         state = {number: on for number, on in switches}
-        shown = state.pop(b"25", b"h") == b"h"
+        usual = {state.pop(number, b"h") for number in (b"7", b"25")}  # wrapping, the cursor
         modes = termios.tcgetattr(self._slave)
-        return modes == self.before and shown and b"h" not in state.values()
+        return modes == self.before and usual == {b"h"} and b"h" not in state.values()
 
     def _read(self) -> None:
         try:

@@ -87,7 +87,8 @@ class Terminal:
 def main() -> int:
     from fake_client import FakeClient
 
-    from hobnob.tui.app import HobnobApp, run_app
+    from hobnob.tui.app import HobnobApp
+    from hobnob.tui.start import run_app
 
     client = FakeClient()
     app = HobnobApp(lambda hear: client, Path(sys.argv[1]))

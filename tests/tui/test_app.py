@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from support_app import make_app, running, screen_text, send, until
 from support_documents import DOCUMENTS, HOSTILE
 
 from hobnob.server import wire
+from hobnob.tui.app import HobnobApp
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.records import Hit
@@ -175,7 +177,17 @@ async def test_escape_stops_the_reply_and_keeps_its_text(
         assert "so far" in screen_text(pilot)
 
 
-@pytest.mark.parametrize("code", ["unreachable", "context_length_exceeded", "server_overloaded"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "unreachable",
+        "unauthorized",
+        "body_too_large",
+        "context_length_exceeded",
+        "server_overloaded",
+        "model_not_found",
+    ],
+)
 async def test_a_message_that_was_not_accepted_is_back_in_the_input(
     client: FakeClient, tmp_path: Path, code: str
 ) -> None:
@@ -626,8 +638,6 @@ async def test_ctrl_c_stops_first_and_quits_when_pressed_twice(
 async def test_a_conversation_that_runs_elsewhere_is_followed_when_opened(
     client: FakeClient, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     client.talk("t", "question", "half an ans")
     stored = client.stored["c0001"]
     stored[1] = replace(stored[1], status="running", run="run9")
@@ -714,3 +724,64 @@ async def test_the_key_that_opens_the_help_closes_it(client: FakeClient, tmp_pat
         await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
         await pilot.press("f1")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+
+
+async def test_a_conversation_with_odd_rows_opens_and_goes_on(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("odd", *(f"text {n}" for n in range(5000)))
+    stored = client.stored["c0001"]
+    stored[-1] = replace(stored[-1], model="a-model-that-is-gone")
+    stored[-2] = replace(stored[-2], role="tool", text="")
+    stored[-3] = replace(stored[-3], blocks=[{"type": 3}, {}], usage={"prompt_tokens": "x"})
+    stored[-4] = replace(stored[-4], role="", status="", created_at=-(10**18))
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "a-model-that-is-gone" in screen_text(pilot))
+        for shown in ("text 4999", "text 4997"):
+            await until(pilot, lambda s=shown: s in screen_text(pilot))
+        await send(pilot, "go on")
+        assert client.sent[0]["parent"] == stored[-1].id
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["```python\n" + "x = compute(1, 'two')\n" * 800, "```\n" + "y" * 100_000],
+    ids=["a long block", "a long line"],
+)
+async def test_keys_are_answered_while_code_without_end_streams(
+    client: FakeClient, tmp_path: Path, reply: str
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        await send(pilot, "go")
+        client.script.start()
+        client.script.text(reply, size=len(reply) // 100)
+        await pilot.press(*"typed")
+        assert pilot.app.chat.composer.text == "typed"
+        await pilot.press("escape")
+        await until(pilot, lambda: client.cancelled == ["run1"])
+        client.script.finish("cancelled", "cancelled")
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        assert pilot.app.talk.entries[-1].text == reply
+        assert pilot.app.talk.entries[-1].code_blocks() == [reply.partition("\n")[2].rstrip("\n")]
+
+
+async def test_a_link_is_not_opened_and_a_click_on_text_does_nothing(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(HobnobApp, "open_url", lambda self, url, **_: opened.append(url))
+    text = (
+        "[a](#x) [b](../x) [c](http://[bad) [d](file:///etc/passwd) "
+        "[http://good.example](http://evil.example) ![i](http://127.0.0.1:9/p.png) "
+        "[e](x-app://run) "
+        "[@click=app.quit]here[/]"
+    )
+    client.talk("links", "show me", text)
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "evil.example" in screen_text(pilot))
+        view = pilot.app.chat.view.views[1]
+        for row in range(len(view.rows)):
+            for column in range(0, 60, 12):
+                await pilot.click(view, offset=(column, row))
+        assert pilot.app.is_running
+        assert opened == []

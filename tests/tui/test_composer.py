@@ -93,7 +93,7 @@ async def test_a_paste_is_one_edit_and_sends_nothing(tmp_path: Path) -> None:
         await paste(pilot, composer, "one\r\ntwo\rthree\n")
         assert composer.text == "one\ntwo\nthree\n"
         assert app.sent == []
-        await pilot.press("ctrl+z")
+        await pilot.press("ctrl+underscore")
         assert composer.text == ""
 
 
@@ -107,6 +107,22 @@ async def test_a_big_paste_is_folded_and_sent_in_full(tmp_path: Path) -> None:
         assert composer.text.endswith("[pasted 200000 characters #2]")
         await pilot.press("enter")
         assert app.sent == [f"look {text}{'x' * 200_000}"]
+
+
+async def test_a_megabyte_over_a_selection_is_one_step_back_and_whole_when_sent(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as (pilot, app, composer):
+        composer.put("old text")
+        composer.select_all()
+        await paste(pilot, composer, "one\tline\r\n" * 100_000)
+        assert composer.text == "[pasted 100001 lines #1]"
+        await pilot.press("ctrl+underscore")
+        assert composer.text == "old text"
+        composer.select_all()
+        await paste(pilot, composer, "one\tline\r\n" * 100_000)
+        await pilot.press("enter")
+        assert app.sent == ["one\tline\n" * 100_000]
 
 
 async def test_words_that_look_like_a_fold_stay_words(tmp_path: Path) -> None:

@@ -39,6 +39,19 @@ def test_the_terminals_answer_says_dark_or_light(answer: bytes, dark: bool | Non
 
 
 @pytest.mark.parametrize(
+    ("answer", "keys"),
+    [
+        (b"hi \x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\the\x1b[?62;4cre\n", "hi there\r"),
+        (b"\x1b]11;rgb:ffff/ffff/f0f0\x07\x1b[?6c", ""),
+        ("süß".encode(), "süß"),
+        (b"", ""),
+    ],
+)
+def test_what_was_typed_into_the_terminals_answer_is_kept(answer: bytes, keys: str) -> None:
+    assert themes.typed(answer) == keys
+
+
+@pytest.mark.parametrize(
     ("environ", "name"),
     [
         ({"HOBNOB_THEME": "light"}, "hobnob-light"),
@@ -49,7 +62,7 @@ def test_the_terminals_answer_says_dark_or_light(answer: bytes, dark: bool | Non
     ],
 )
 def test_the_theme_is_as_said_or_as_the_background(environ: dict[str, str], name: str) -> None:
-    assert themes.choose(environ) == name
+    assert themes.choose(environ) == themes.Choice(name)
 
 
 def test_copying_asks_the_terminal_also_through_tmux_and_screen() -> None:

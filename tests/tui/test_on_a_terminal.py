@@ -1,0 +1,201 @@
+"""The full screen as its user meets it: the real command on a terminal, a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_server import (
+    RUN,
+    STREAM_HEAD,
+    FakeServer,
+    Request,
+    body_of,
+    chunk,
+    hangs,
+    hangs_up,
+    reply_events,
+    streams,
+)
+from support_cli import Cli
+from support_session import Session
+
+from hobnob.server import wire
+from hobnob.server.wire import Event
+
+EVENTS = f"/runs/{RUN}/events"
+NEW = "/conversations/new/messages"
+READY = "Enter send"
+LEAVE_SECONDS = 2.0
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    fake = FakeServer()
+    async with fake.running():
+        yield fake
+
+
+@pytest.fixture
+def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home", server.url)
+
+
+async def begins(request: Request, writer: Any) -> None:
+    """Streams the beginning of a reply and then nothing more."""
+    writer.write(STREAM_HEAD + chunk(body_of(reply_events("It begins.")[:4])))
+    await asyncio.Event().wait()
+
+
+async def prefills(request: Request, writer: Any) -> None:
+    """Reads the prompt for ever."""
+    news = Event(None, wire.Prefill(1, 9000, 0))
+    writer.write(STREAM_HEAD + chunk(body_of([*reply_events("")[:1], news])))
+    await asyncio.Event().wait()
+
+
+CUT = streams(body_of(reply_events("It begins.")[:4]), complete=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "acts", "shown"),
+    [
+        (EVENTS, [begins], "It begins."),
+        (EVENTS, [prefills], "reading the prompt"),
+        (EVENTS, [CUT, *[hangs_up] * 40], "reconnecting"),
+        (EVENTS, [hangs], "waiting for the model"),
+        (NEW, [hangs], "You"),
+        (NEW, [hangs_up] * 40, "reconnecting"),
+    ],
+    ids=["stream", "prefill", "reconnecting", "no event", "not accepted", "not sent"],
+)
+async def test_leaving_is_quick_whatever_is_waited_for(
+    server: FakeServer, hobnob: Cli, path: str, acts: list[Any], shown: str
+) -> None:
+    server.scripts[path] = list(acts)
+    async with Session(hobnob, "chat") as session:
+        await session.until(READY)
+        session.type("hi\r")
+        await session.until(shown)
+        started = asyncio.get_running_loop().time()
+        session.type("\x11")
+        assert await session.ends() == 0
+        assert session.restored
+        assert "Traceback" not in session.text
+        # Generous: what hangs here hangs for as long as the server does.
+        assert asyncio.get_running_loop().time() - started < LEAVE_SECONDS * 5
+    assert not server.cancelled
+
+
+@pytest.mark.parametrize("editor", ["false", "no-such-editor", "true"])
+async def test_an_editor_that_fails_leaves_the_screen_and_the_text(
+    hobnob: Cli, editor: str
+) -> None:
+    async with Session(hobnob, "chat", env={"EDITOR": editor}) as session:
+        await session.until(READY)
+        session.type("keep this")
+        await session.until("keep this")
+        session.type("\x07")
+        await session.until("\x1b[?1049l")
+        await session.until("\x1b[?2004h")
+        await session.until(READY)
+        session.type(" and more")
+        await session.until("and more")
+        session.type("\x11")
+        assert await session.ends() == 0
+        assert session.restored
+
+
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_without_colour_there_is_none_and_the_cursor_is_seen(
+    server: FakeServer, hobnob: Cli, arguments: str
+) -> None:
+    async with Session(hobnob, arguments, env={"NO_COLOR": "1"}) as session:
+        await session.until(READY)
+        session.type("hi\r")
+        await session.until("world.")
+        session.type("abc")
+        await session.until("abc")
+        session.type("\x11")
+        assert await session.ends() == 0
+    styles = re.findall(rb"\x1b\[([\d;]*)m", session.output)
+    numbers = {int(n) for style in styles for n in style.split(b";") if n}
+    assert not numbers & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
+    assert 7 in numbers  # reversed: the cursor
+
+
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_what_is_typed_before_the_first_paint_is_in_the_input(
+    server: FakeServer, hobnob: Cli, arguments: str
+) -> None:
+    async with Session(hobnob, arguments) as session:
+        session.type("early words")
+        await session.until(READY)
+        session.type(" and late ones\r")
+        await session.until("world.")
+        session.type("\x11")
+        assert await session.ends() == 0
+    asked = [one for one in server.requests if one.path == NEW]
+    assert [one.json["text"] for one in asked] == ["early words and late ones"]
+
+
+@pytest.mark.parametrize("arguments", [["chat"], ["--inline"], ["--plain"]])
+@pytest.mark.parametrize(
+    ("size", "env"),
+    [((0, 0), {}), ((1, 1), {}), ((80, 24), {"COLUMNS": "abc", "LINES": "-3"})],
+)
+async def test_an_odd_size_is_no_obstacle(
+    server: FakeServer,
+    hobnob: Cli,
+    arguments: list[str],
+    size: tuple[int, int],
+    env: dict[str, str],
+) -> None:
+    async with Session(hobnob, *arguments, size=size, env=env) as session:
+        await session.until("\x1b[?2004h")
+        session.resize(90, 30)
+        session.process.send_signal(28)  # SIGWINCH
+        session.type("hi\r")
+        await session.until("world.")
+        session.type("\x04")
+        assert await session.ends() == 0
+        assert session.restored
+        assert "Traceback" not in session.text
+
+
+async def test_resizes_during_a_stream_lose_nothing(server: FakeServer, hobnob: Cli) -> None:
+    words = [f"word{n}" for n in range(60)]
+    server.events = reply_events(*(f"{word} " for word in words))
+
+    async def slowly(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD)
+        for event in server.events:
+            writer.write(chunk(body_of([event])))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        writer.write(b"0\r\n\r\n")
+
+    server.scripts[EVENTS].append(slowly)
+    async with Session(hobnob, "chat") as session:
+        await session.until(READY)
+        session.type("hi\r")
+        await session.until("word3")
+        for n in range(50):
+            session.resize(20 + 17 * n % 130, 6 + 7 * n % 40)
+            session.process.send_signal(28)
+            await asyncio.sleep(0.01)
+        session.resize(100, 40)
+        session.process.send_signal(28)
+        mark = len(session.output)
+        async with asyncio.timeout(30):
+            while not all(
+                word in session.output[mark:].decode("utf-8", "ignore") for word in words
+            ):
+                await asyncio.sleep(0.05)
+        session.type("\x11")
+        assert await session.ends() == 0
+        assert session.restored

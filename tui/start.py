@@ -1,0 +1,68 @@
+"""Starting the app on this terminal, and what is said when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hobnob.paths import Paths
+from hobnob.tui import settings, themes
+from hobnob.tui.app import HobnobApp
+from hobnob.tui.farewell import say_how_to_come_back
+from hobnob.tui.inline_app import InlineApp
+from hobnob.tui.notice import Notice
+from hobnob.tui.options import model_argument
+
+if TYPE_CHECKING:
+    from hobnob.launch import Target
+    from hobnob.tui.client import Client
+
+
+async def run_app(app: HobnobApp) -> int:
+    """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, app.end, 128 + number)
+    await app.run_async(**app.RUN)
+    return app.return_code or 0
+
+
+def run(
+    target: Target,
+    *,
+    conversation: str | None = None,
+    system: str | None = None,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    inline: bool = False,
+) -> int:
+    """Start the app on this terminal; the exit code. Prints how to come back at the end."""
+    kind = InlineApp if inline else HobnobApp
+    args = ["--model", model_argument(model)] if model else []
+
+    def connect(hear: Callable[[Notice], None]) -> Client:
+        from hobnob.tui.client import Client  # httpx; the first paint does not wait for it
+
+        return Client(target, server_args=args, on_notice=hear)
+
+    paths = Paths.home()
+    chosen = settings.read(paths.config_dir)
+    choice = themes.choose(os.environ, chosen.theme)
+    app = kind(
+        connect,
+        paths.state_dir,
+        conversation=conversation,
+        system=system,
+        options=options,
+        theme=choice.theme,
+        keymap=chosen.keys,
+        problem=chosen.problem,
+        typed=choice.typed,
+    )
+    code = asyncio.run(run_app(app))
+    if app.talk.id is not None:
+        say_how_to_come_back(app.talk.id, *kind.AGAIN)
+    return code
