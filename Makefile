@@ -12,7 +12,7 @@ chat: install  ## chat with the bundled model; without a terminal, ask it one qu
 	else $(BIN)/hobnob ask "Name three uses of a paper clip." </dev/null; fi
 
 test: install-dev  ## the whole test suite: no network, no GPU
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python tools/test.py $(ARGS)
 
 check: install-dev  ## lint, format, types
 	@$(BIN)/ruff check .

@@ -19,3 +19,12 @@ def hobnob_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for name in ("HOBNOB_URL", "HOBNOB_KEY", "HOBNOB_MODEL"):
         monkeypatch.delenv(name, raising=False)
     yield home
+
+
+def pytest_unconfigure() -> None:
+    """llama_cpp opens /dev/null twice when it is imported, and leaves that to the interpreter's
+    end, which in a run that was cut short (-x) complains of it."""
+    opened = sys.modules.get("llama_cpp._utils")
+    if opened is not None:
+        opened.outnull_file.close()
+        opened.errnull_file.close()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import httpx
 import openai
+import pytest
 from support_e2e import Home, read_rest, read_some, wait_for
 
+pytestmark = pytest.mark.alone
 COUNT = ("-o", "max_tokens", "60", "-o", "ignore_eos", "true")
 
 
@@ -30,10 +32,9 @@ def test_eight_asks_at_once_share_one_server_and_stream_together(home: Home) -> 
     assert len(servers) == 1
 
 
-def test_the_official_openai_client_streams_to_the_end(home: Home) -> None:
-    home.run("ask", "-o", "max_tokens", "1", "hi")
-    host, port = home.address()
-    client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=home.key())
+def test_the_official_openai_client_streams_to_the_end(running: Home) -> None:
+    host, port = running.address()
+    client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=running.key())
     model = client.models.list().data[0].id
     question = [{"role": "user", "content": "Say hello."}]
     options = {"model": model, "messages": question, "max_tokens": 24, "temperature": 0, "seed": 1}
@@ -57,7 +58,7 @@ def test_after_a_warm_up_the_next_message_is_read_alone(home: Home) -> None:
     home.run("ask", "-o", "max_tokens", "20", "-o", "ignore_eos", "true", "Tell me a story.")
     home.stop()
     home.run("ask", "-o", "max_tokens", "1", "Something else.")
-    id = home.json("history", "list")[1]["id"]
+    id = home.conversations()[1]
     host, port = home.address()
     api = f"http://{host}:{port}/hobnob/v1"
     headers = {"x-api-key": home.key()}

@@ -375,22 +375,22 @@ async def test_a_resize_keeps_what_is_being_read(client: FakeClient, tmp_path: P
 async def test_a_long_conversation_opens_with_its_end_and_brings_the_rest_on_demand(
     client: FakeClient, tmp_path: Path
 ) -> None:
-    client.talk("long", *(f"message {n}" for n in range(3000)))
+    client.talk("long", *(f"message {n}" for n in range(600)))
     async with running(client, tmp_path, conversation="c0001") as pilot:
         view = pilot.app.chat.view
         await until(pilot, lambda: len(view.views) == 20)
-        assert "message 2999" in screen_text(pilot)
+        assert "message 599" in screen_text(pilot)
         view.scroll_home(animate=False)
         await until(pilot, lambda: len(view.views) == 40)
         assert view.scroll_y > 0
-        for _ in range(20):
+        for _ in range(9):
             before = len(view.views), view.views[0].entry.id
             view.scroll_home(animate=False)
             await until(pilot, lambda b=before: (len(view.views), view.views[0].entry.id) != b)
         assert len(view.views) <= 160
         assert "later" in str(view.query_one("#later").render())
         await pilot.press("ctrl+end")
-        await until(pilot, lambda: "message 2999" in screen_text(pilot))
+        await until(pilot, lambda: "message 599" in screen_text(pilot))
 
 
 async def test_edge_of_a_long_conversation_says_how_much_is_not_shown(

@@ -151,6 +151,7 @@ def test_it_drafts_where_all_that_it_costs_is_less_than_what_it_gains(
     assert found == greedy(tokens, len(found))
 
 
+@pytest.mark.alone
 def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
     vocab = Vocab.open(starter())
     ask = vocab.tokenize(
@@ -190,7 +191,12 @@ def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
 def test_a_model_of_another_vocabulary_is_not_used_and_that_is_said(tmp_path: Path) -> None:
     other = write(tmp_path / "other.gguf", bpe_vocab({"<|end|>": CONTROL}, eos="<|end|>"))
     asked = Configure(
-        str(starter()), n_ctx=512, n_seq_max=1, speculation="auto", draft_model=str(other)
+        str(starter()),
+        n_ctx=512,
+        n_seq_max=1,
+        n_threads=1,
+        speculation="auto",
+        draft_model=str(other),
     )
     steps, ready = loading.load(asked, lambda _: None, lambda _: None, lambda: None)
     assert "no draft model: other.gguf has another vocabulary" in ready.explain

@@ -18,6 +18,7 @@ from hobnob.server.engine.memory import PARKED_TRIM_CELLS
 from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
 from hobnob.server.engine.steps import Steps
 
+pytestmark = pytest.mark.alone
 REPLIES = int(os.environ.get("HOBNOB_REPLIES", "6"))
 REPLY_TOKENS = 20
 GROUP = 16

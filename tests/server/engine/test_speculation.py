@@ -263,6 +263,7 @@ class Engine:
         return [t for frame in self._frames for output in frame.outputs for t in output.tokens]
 
 
+@pytest.mark.alone
 def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
     vocab = Vocab.open(starter())
     head, tail = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
@@ -289,6 +290,7 @@ def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
     assert 10 < speculation.accepted < speculation.drafted - 10
 
 
+@pytest.mark.alone
 def test_an_oracles_drafts_are_all_accepted_and_change_nothing() -> None:
     """What is drawn at a drafted position is what would have been drawn without the draft, at
     any temperature: so a draft of the very reply is accepted to its end, limits included."""

@@ -26,7 +26,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._frames: list[Stepped] = []
-        asked = Configure(str(starter()), n_ctx=N_CTX, n_cells=2 * N_CTX, n_seq_max=2)
+        asked = Configure(str(starter()), n_ctx=N_CTX, n_cells=2 * N_CTX, n_seq_max=2, n_threads=1)
         self.steps: Steps
         self.steps, ready = loading.load(asked, self._frames.append, lambda _: None, lambda: None)
         assert ready.n_ctx == N_CTX

@@ -178,7 +178,7 @@ def test_a_conversation_is_not_read_again_after_a_restart_until_it_is_deleted(
 ) -> None:
     folder = tmp_path / "snapshots"
     settings = msgspec.structs.replace(
-        configure(), n_ctx=512, snapshot_folder=str(folder), snapshot_disk_bytes=10**9
+        configure(), snapshot_folder=str(folder), snapshot_disk_bytes=10**9
     )
     sampling = Sampling(seed=1, temperature=0.0, max_tokens=4, ignore_eos=True)
     said: list[int] = []
@@ -186,7 +186,7 @@ def test_a_conversation_is_not_read_again_after_a_restart_until_it_is_deleted(
     for life, forget in enumerate((False, True, False)):
         process = Process(tmp_path / f"engine-{life}.log")
         process.send(settings)
-        ask = [*prompt(process, "word " * 300), *said]
+        ask = [*prompt(process, "word " * 120), *said]
         process.send(Submit("a", ask, sampling, group="g"))
         outputs = process.outputs(finished)
         said += [token for output in outputs for token in output.tokens]

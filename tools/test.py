@@ -1,0 +1,35 @@
+"""The whole test suite, in two parts: `python tools/test.py [pytest's arguments]`.
+
+First what needs one core, as many tests at once as there are cores; then, with nothing beside
+them, the tests that compute on every core themselves (marked `alone`). A model's threads wait for
+each other awake, so that with anything beside them they would be many times slower.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PARTS = (("-n", "auto", "-m", "not alone"), ("-m", "alone"))
+INTERRUPTED = 2
+NO_TESTS = 5
+"""What pytest exits with when it ran none: no failure of a part, if the other part ran some."""
+
+
+def main(arguments: list[str]) -> int:
+    codes = []
+    for part in PARTS:
+        codes.append(_pytest(*part, *arguments))
+        if codes[-1] == INTERRUPTED:
+            break
+    failed = [code for code in codes if code not in (0, NO_TESTS)]
+    return failed[0] if failed else min(codes)
+
+
+def _pytest(*arguments: str) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
