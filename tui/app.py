@@ -19,6 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import Static
 
 from hobnob.tui import themes
@@ -29,7 +30,7 @@ from hobnob.tui.copying import CopyingApp
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.find import FindBar
-from hobnob.tui.help import HelpScreen, Part
+from hobnob.tui.help import HelpScreen, Part, nearest_first
 from hobnob.tui.library import Library
 from hobnob.tui.line import Connect, Line
 from hobnob.tui.message import MessageView
@@ -52,10 +53,15 @@ NARROW_COLUMNS = 84
 KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands   F1 keys"
 
 
+class Desk(Screen[None]):
+    """The screen under all others. What is typed at once is for the input, when there is one."""
+
+    AUTO_FOCUS = "#composer"
+
+
 class HobnobApp(CopyingApp):
     CSS_PATH: ClassVar[str | list[str | PurePath] | None] = "app.tcss"
     CHAT: ClassVar[type[Chat]] = Chat
-    AUTO_FOCUS = "#composer"
     RUN: ClassVar[dict[str, Any]] = {}
     """How it takes the terminal."""
     AGAIN: ClassVar[Sequence[str]] = ()
@@ -86,6 +92,8 @@ class HobnobApp(CopyingApp):
         keymap: Mapping[str, str] | None = None,
         problem: str = "",
         typed: str = "",
+        vi: bool = False,
+        own_themes: Sequence[Theme] = (),
     ) -> None:
         # Without colours there are none; Textual would make greys of them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -93,23 +101,28 @@ class HobnobApp(CopyingApp):
         self._first = conversation
         self._exits = AsyncExitStack()
         self._quit_asked = 0.0
+        self._leaving = False
         self._early = EarlyKeys(typed)
         self.line = Line()
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
         self._drafts = Drafts(state_dir / "drafts")
         self._prompts = Prompts(state_dir / "prompts.jsonl")
-        for one in themes.THEMES:
+        self._vi = vi
+        for one in (*themes.THEMES, *own_themes):
             self.register_theme(one)
         self.theme = theme if theme in self.available_themes else themes.DARK.name
         self._problem = problem
         self._keys = dict(keymap or {})
         self.set_keymap(self._keys)
 
+    def get_default_screen(self) -> Screen[Any]:
+        return Desk(id="_default")
+
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
             yield Sidebar()
-            yield self.CHAT(self.talk, self._drafts, self._prompts, self._early)
+            yield self.CHAT(self.talk, self._drafts, self._prompts, self._early, vi=self._vi)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
             yield Static("", id="connection", markup=False)
@@ -136,6 +149,8 @@ class HobnobApp(CopyingApp):
             self._early.take(event)
 
     def _after_first_paint(self) -> None:
+        if self._leaving:
+            return
         if self._problem:
             self.notify(self._problem, severity="warning", markup=False)
         self._connect()
@@ -327,12 +342,12 @@ class HobnobApp(CopyingApp):
             (MessageView, ("A message", MessageView.HELP, MessageView.BINDINGS)),
             (ConversationList, ("The list", ConversationList.HELP, ConversationList.BINDINGS)),
             (FindBar, ("Find", "", FindBar.BINDINGS)),
+            (SearchScreen, ("Search everything", SearchScreen.HELP, SearchScreen.BINDINGS)),
+            (AskScreen, ("A question", "", AskScreen.BINDINGS)),
             (Chat, ("The chat", "", Chat.BINDINGS)),
             (HobnobApp, ("Everywhere", "", HobnobApp.BINDINGS)),
         ]
-        focused = self.focused
-        parts.sort(key=lambda part: not isinstance(focused, part[0]))
-        self.push_screen(HelpScreen([part for _, part in parts], self._keys))
+        self.push_screen(HelpScreen(nearest_first(parts, self.focused), self._keys))
 
     def action_copy_stop_or_quit(self) -> None:
         """Ctrl+C: the selection if there is one, else the reply that runs, else twice to quit."""
@@ -363,8 +378,14 @@ class HobnobApp(CopyingApp):
         self.chat.composer.call_later(self._end, code)
 
     def _end(self, code: int) -> None:
+        self._leaving = True
         self.chat.leave()
+        self.workers.cancel_all()  # none may look for a part of the screen that is gone
+        self.leave_screen()
         self.exit(code, return_code=code)
+
+    def leave_screen(self) -> None:
+        """Before the terminal is given back."""
 
     @on(Chat.Command)
     async def _command(self, event: Chat.Command) -> None:

@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from hobnob.tui import sidebar
+from hobnob.tui import moves, sidebar
 from hobnob.tui.command_list import CommandList
 from hobnob.tui.commands import COMMANDS
 from hobnob.tui.composer import Composer
@@ -32,23 +32,9 @@ from hobnob.tui.prompts import Prompts
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
+from hobnob.tui.welcome import STARTER, WELCOME
 
 DRAFT_PAUSE_SECONDS = 0.7
-WELCOME = """\
-Type below and press Enter.
-
-Everything stays on this machine, and every reply is on disk
-before you see it: quit at any time, it goes on without you.
-
-Ctrl+N  new conversation      Ctrl+S  your conversations
-Ctrl+F  find                  Ctrl+P  all commands
-Esc     stop a reply          F1      keys"""
-
-STARTER = """
-
-
-The bundled starter model is answering. It is tiny and often wrong;
-`hobnob models list` shows what else is on this machine."""
 
 
 class Chat(Vertical):
@@ -78,12 +64,15 @@ class Chat(Vertical):
             super().__init__()
             self.name = name
 
-    def __init__(self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys) -> None:
+    def __init__(
+        self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys, *, vi: bool = False
+    ) -> None:
         super().__init__(id="chat")
         self.talk = talk
         self._drafts = drafts
         self._prompts = prompts
         self._early = early
+        self._vi = vi  # Esc in the input goes to the messages
         self._view = self.VIEW()
         self._painter = Painter(self._view)
         self._outgoing: Outgoing | None = None
@@ -94,6 +83,7 @@ class Chat(Vertical):
         self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
         self._draft_timer: Timer | None = None
+        self._finding_from_message = False
         self._typing = False  # there is something in the input
 
     def compose(self) -> ComposeResult:
@@ -335,6 +325,8 @@ class Chat(Vertical):
         elif self.talk.live is not None:
             self._take_back_queue()
             self._stop(self.talk.live)
+        elif self._vi and self.view.views:
+            self.view.views[-1].focus()
         self._show_hint()
 
     def _take_back_queue(self) -> None:
@@ -385,17 +377,23 @@ class Chat(Vertical):
             views[-1].action_fold()
 
     def action_find(self) -> None:
+        self._finding_from_message = isinstance(self.screen.focused, MessageView)
         self.query_one(FindBar).open(self.talk.entries)
 
     @on(FindBar.Found)
     async def _found(self, event: FindBar.Found) -> None:
         event.stop()
         await self.view.go_to(event.number)
+        if not self.query_one(FindBar).display:
+            self.view.focus_message(self.talk.entries[event.number])
 
     @on(FindBar.Closed)
     def _find_closed(self, event: FindBar.Closed) -> None:
         event.stop()
-        self.composer.focus()
+        if self._finding_from_message and event.number is not None:
+            self.view.focus_message(self.talk.entries[event.number])
+        else:
+            self.composer.focus()
 
     # ---- messages: edit, regenerate, versions ------------------------------------------------
 
@@ -408,6 +406,10 @@ class Chat(Vertical):
             self.composer.focus()
         elif what in ("copy", "copy_code"):
             return  # the app has the clipboard
+        elif what == "find":
+            self.action_find()
+        elif what in moves.NAMES:
+            await moves.move(what, self.view, self.talk.entries, self.query_one(FindBar))
         elif self.talk.live is not None or self._outgoing is not None:
             self.app.notify("A reply is being written. Esc stops it.", markup=False)
         elif what == "edit" and entry.role == USER:

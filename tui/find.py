@@ -29,7 +29,10 @@ class FindBar(Horizontal):
         number: int
 
     class Closed(Message):
-        pass
+        def __init__(self, number: int | None) -> None:
+            """`number`: the match that was shown last."""
+            super().__init__()
+            self.number = number
 
     def __init__(self) -> None:
         super().__init__(id="find")
@@ -48,13 +51,19 @@ class FindBar(Horizontal):
         self.take_focus()
         self._search(self.query_one(Input).value)
 
+    def again(self, entries: Sequence[Entry], step: int) -> None:
+        """Another match of what was looked for last, among the messages as they are now."""
+        self._entries = entries
+        self._matches = matches(entries, self.query_one(Input).value)
+        self.action_step(step)
+
     def take_focus(self) -> None:
         if self.display:
             self.query_one(Input).focus()
 
     def action_close(self) -> None:
         self.display = False
-        self.post_message(self.Closed())
+        self.post_message(self.Closed(self._matches[self._at] if self._matches else None))
 
     def action_step(self, step: int) -> None:
         if self._matches:

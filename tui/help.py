@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static
 
 Part = tuple[str, str, Sequence[BindingType]]
@@ -25,6 +26,16 @@ _NAMES = {
     "left": "←",
     "right": "→",
 }
+
+
+def nearest_first(parts: Sequence[tuple[type[Any], Part]], focused: Widget | None) -> list[Part]:
+    """The parts that the focus is in come first, from the inside out; then the others."""
+    chain = list(focused.ancestors_with_self) if focused is not None else []
+
+    def distance(part: tuple[type[Any], Part]) -> int:
+        return next((n for n, node in enumerate(chain) if isinstance(node, part[0])), len(chain))
+
+    return [part for _, part in sorted(parts, key=distance)]
 
 
 class HelpScreen(ModalScreen[None]):

@@ -134,10 +134,8 @@ class InlineApp(HobnobApp):
         driver.show()
         self._previous_cursor_position, self._drawn_width = Offset(0, 0), 0
 
-    def _end(self, code: int) -> None:
-        self.chat.leave()
+    def leave_screen(self) -> None:
         self._leave_rows()
-        self.exit(code, return_code=code)
 
     # ---- stopping and going on ----------------------------------------------------------------
 

@@ -40,6 +40,13 @@ class MessageView(Growing, Widget, can_focus=True):
         Binding("o,enter", "fold", "Show or hide thoughts", id="message.fold"),
         Binding("up,k", "wish('up')", "Message above", id="message.up"),
         Binding("down,j", "wish('down')", "Message below", id="message.down"),
+        Binding("g,home", "wish('first')", "First message", id="message.first"),
+        Binding("G,end", "wish('last')", "Last message", id="message.last"),
+        Binding("ctrl+u", "wish('half_up')", "Scroll up half a page", id="message.half_up"),
+        Binding("ctrl+d", "wish('half_down')", "Scroll down half a page", id="message.half_down"),
+        Binding("slash", "wish('find')", "Find", id="message.find"),
+        Binding("n", "wish('match')", "Next match, an older one", id="message.match"),
+        Binding("N", "wish('match_back')", "Match before, a newer one", id="message.match_back"),
         Binding("escape,i", "wish('leave')", "Back to the input", id="message.leave"),
     ]
     HELP = "A message. Its keys act on it alone; Esc goes back to the input."

@@ -37,6 +37,8 @@ class SearchScreen(ModalScreen[Chosen | None]):
         Binding("down", "to_hits", "Results", id="search.hits", show=False),
     ]
 
+    HELP = "Words in any message; Enter opens the conversation there."
+
     def __init__(self, line: Line) -> None:
         super().__init__()
         self._line = line

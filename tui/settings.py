@@ -1,6 +1,7 @@
 """What the user has set for the app itself, in tui.toml beside the server's config.toml.
 
     theme = "light"            # dark, light, or the name of any theme; else the terminal decides
+    vi = true                  # Esc in the input goes to the messages, whose keys are vi's
     [keys]
     "chat.find" = "ctrl+g"     # the names are on the page of keys (F1)
 
@@ -20,6 +21,7 @@ FILE_NAME = "tui.toml"
 class Settings:
     theme: str = ""
     keys: dict[str, str] = field(default_factory=dict)
+    vi: bool = False
     problem: str = ""
 
 
@@ -31,10 +33,10 @@ def read(folder: Path) -> Settings:
         return Settings()
     except (OSError, ValueError) as error:
         return Settings(problem=f"{path} cannot be read: {error}")
-    theme, keys = raw.get("theme", ""), raw.get("keys", {})
-    if not isinstance(theme, str) or not isinstance(keys, dict):
-        return Settings(problem=f"{path}: theme is a text, keys a table")
+    theme, keys, vi = raw.get("theme", ""), raw.get("keys", {}), raw.get("vi", False)
+    if not isinstance(theme, str) or not isinstance(keys, dict) or not isinstance(vi, bool):
+        return Settings(problem=f"{path}: theme is a text, keys a table, vi true or false")
     known = {name: key for name, key in keys.items() if isinstance(key, str) and key}
-    odd = sorted(set(raw) - {"theme", "keys"}) + sorted(set(keys) - set(known))
+    odd = sorted(set(raw) - {"theme", "keys", "vi"}) + sorted(set(keys) - set(known))
     problem = f"{path}: not understood: {', '.join(odd)}" if odd else ""
-    return Settings(theme, known, problem)
+    return Settings(theme, known, vi, problem)

@@ -27,6 +27,10 @@ UNTITLED = "Untitled"
 
 class ConversationList(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "Down", id="list.down"),
+        Binding("k", "cursor_up", "Up", id="list.up"),
+        Binding("g", "first", "First", id="list.first"),
+        Binding("G", "last", "Last", id="list.last"),
         Binding("r,f2", "wish('rename')", "Rename", id="list.rename"),
         Binding("d,delete", "wish('delete')", "Delete", id="list.delete"),
         Binding("u", "wish('undo')", "Undo delete", id="list.undo"),

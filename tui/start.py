@@ -50,6 +50,7 @@ def run(
 
     paths = Paths.home()
     chosen = settings.read(paths.config_dir)
+    own, wrong = themes.read(paths.config_dir)
     choice = themes.choose(os.environ, chosen.theme)
     app = kind(
         connect,
@@ -59,7 +60,9 @@ def run(
         options=options,
         theme=choice.theme,
         keymap=chosen.keys,
-        problem=chosen.problem,
+        problem="  ".join(filter(None, [chosen.problem, wrong])),
+        vi=chosen.vi,
+        own_themes=own,
         typed=choice.typed,
     )
     code = asyncio.run(run_app(app))

@@ -7,10 +7,12 @@ import re
 import select
 import sys
 import time
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from textual.color import Color
+from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 DARK = Theme(
@@ -44,6 +46,20 @@ LIGHT = Theme(
     variables={"muted": "#6b6660", "faint": "#8d887f", "line": "#cfcac0"},
 )
 THEMES = (DARK, LIGHT)
+FILE_NAME = "themes.toml"
+COLOURS = (
+    "primary",
+    "secondary",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "success",
+    "warning",
+    "error",
+)
+QUIET_COLOURS = ("muted", "faint", "line")
 ANSWER_SECONDS = 0.2
 """How long a terminal is waited for that does not answer at all."""
 
@@ -67,6 +83,52 @@ class Choice:
     theme: str
     typed: str = ""
     """What the user had typed already when the terminal was asked."""
+
+
+def read(folder: Path) -> tuple[list[Theme], str]:
+    """The user's own themes, and what is wrong with their file; the other themes in it count.
+
+    [evening]              # theme = "evening" in tui.toml, or from the palette
+    dark = true
+    primary = "#e0a060"    # the only colour it needs; the names are on the page of the app
+    """
+    path = folder / FILE_NAME
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return [], ""
+    except (OSError, ValueError) as error:
+        return [], f"{path} cannot be read: {error}"
+    made, odd = [], []
+    for name, values in raw.items():
+        try:
+            made.append(_theme(name, values))
+        except ValueError as error:
+            odd.append(f"{name}: {error}")
+    return made, f"{path}: {'; '.join(odd)}" if odd else ""
+
+
+def _theme(name: str, values: object) -> Theme:
+    """Raises ValueError with what is wrong."""
+    if not isinstance(values, dict):
+        raise ValueError("not a table of colours")
+    given = dict(values)
+    dark = given.pop("dark", True)
+    if not isinstance(dark, bool):
+        raise ValueError("dark is true or false")
+    if "primary" not in given:
+        raise ValueError("primary is missing")
+    for key, colour in given.items():
+        if key not in COLOURS + QUIET_COLOURS:
+            raise ValueError(f"{key} is not known")
+        try:
+            Color.parse(str(colour))
+        except ColorParseError:
+            raise ValueError(f"{key} is not a colour") from None
+    base = DARK if dark else LIGHT
+    colours = {key: given.get(key) or getattr(base, key) for key in COLOURS}
+    quiet = {key: given[key] for key in QUIET_COLOURS if key in given}
+    return Theme(name=name, dark=dark, variables=quiet, **colours)
 
 
 def choose(environ: Mapping[str, str], setting: str = "") -> Choice:

@@ -14,6 +14,7 @@ from support_documents import DOCUMENTS, HOSTILE
 
 from hobnob.server import wire
 from hobnob.tui.app import HobnobApp
+from hobnob.tui.help import HelpScreen
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.records import Hit
@@ -718,12 +719,41 @@ async def test_a_server_that_does_not_warm_up_is_no_trouble(
         assert "Nothing is served here" not in screen_text(pilot)
 
 
-async def test_the_key_that_opens_the_help_closes_it(client: FakeClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["f1", "escape", "q"])
+async def test_the_key_that_opens_the_help_closes_it(
+    client: FakeClient, tmp_path: Path, key: str
+) -> None:
     async with running(client, tmp_path) as pilot:
         await pilot.press("f1")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
-        await pilot.press("f1")
+        await pilot.press(key)
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        assert pilot.app.focused is pilot.app.chat.composer
+
+
+@pytest.mark.parametrize(
+    ("keys", "title"),
+    [
+        ([], "The input"),
+        (["alt+up"], "A message"),
+        (["ctrl+s"], "The list"),
+        (["ctrl+f"], "Find"),
+        (["f3"], "Search everything"),
+    ],
+)
+async def test_the_help_begins_with_the_keys_of_what_has_the_focus(
+    client: FakeClient, tmp_path: Path, keys: list[str], title: str
+) -> None:
+    client.talk("t", "question", "answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
+        before = pilot.app.focused
+        await pilot.press(*keys)
+        if keys:
+            await until(pilot, lambda: pilot.app.focused not in (before, None))
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen))
+        assert str(pilot.app.screen.query(".help-title").first().render()) == title
 
 
 async def test_a_conversation_with_odd_rows_opens_and_goes_on(
@@ -785,3 +815,62 @@ async def test_a_link_is_not_opened_and_a_click_on_text_does_nothing(
                 await pilot.click(view, offset=(column, row))
         assert pilot.app.is_running
         assert opened == []
+
+
+async def test_the_keys_of_vi_go_through_a_conversation(client: FakeClient, tmp_path: Path) -> None:
+    client.talk("t", *(f"needle {n}" if n % 30 == 0 else f"hay {n}" for n in range(90)))
+    async with running(client, tmp_path, conversation="c0001", vi=True) as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 90)
+
+        async def at(number: int) -> None:
+            def there() -> bool:
+                one = pilot.app.focused
+                text = one.entry.text if isinstance(one, MessageView) else ""
+                return text.endswith(f" {number}")
+
+            await until(pilot, there)
+
+        await pilot.press("escape")
+        await at(89)
+        await pilot.press("k", "k", "j")
+        await at(88)
+        await pilot.press("g")
+        await at(0)
+        await pilot.press("G")
+        await at(89)
+        await pilot.press("slash", *"needle")
+        await until(pilot, lambda: "3 of 3" in screen_text(pilot))
+        await pilot.press("escape")
+        await at(60)
+        await pilot.press("n")
+        await at(30)
+        await pilot.press("N")
+        await at(60)
+        await pilot.press("i", "x")
+        assert pilot.app.chat.composer.text == "x"
+
+
+async def test_escape_stays_in_the_input_unless_the_keys_are_vis(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
+        await pilot.press("escape", "x")
+        assert pilot.app.chat.composer.text == "x"
+
+
+async def test_the_list_goes_by_the_keys_of_vi_too(client: FakeClient, tmp_path: Path) -> None:
+    for title in ("one", "two", "three"):
+        client.talk(title, "a", "b")
+    async with running(client, tmp_path) as pilot:
+        await until(pilot, lambda: len(pilot.app.sidebar.shown) == 3)
+        rows = pilot.app.sidebar.rows
+        await pilot.press("ctrl+s", "G")
+        last = rows.highlighted
+        await pilot.press("k")
+        assert rows.highlighted == last - 1
+        await pilot.press("j")
+        assert rows.highlighted == last
+        await pilot.press("g", "j", "j")
+        assert rows.highlighted == last

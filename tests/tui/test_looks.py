@@ -6,6 +6,8 @@ import base64
 from pathlib import Path
 
 import pytest
+from fake_client import FakeClient
+from support_app import running
 from support_documents import HOSTILE
 from textual.binding import Binding
 
@@ -140,9 +142,11 @@ def test_settings_are_read_and_a_broken_file_costs_only_itself(tmp_path: Path) -
     path = tmp_path / settings.FILE_NAME
     path.write_text('theme = "light"\n[keys]\n"chat.find" = "ctrl+g"\n')
     assert settings.read(tmp_path) == settings.Settings("light", {"chat.find": "ctrl+g"})
+    path.write_text("vi = true\n")
+    assert settings.read(tmp_path).vi
     path.write_text('nonsense = 1\n[keys]\n"chat.find" = 3\n')
     assert "nonsense, chat.find" in settings.read(tmp_path).problem
-    for broken in ("theme = ", "theme = 3", 'keys = "x"', "\x00"):
+    for broken in ("theme = ", "theme = 3", 'keys = "x"', "vi = 1", "\x00"):
         path.write_text(broken)
         assert settings.read(tmp_path).problem
 
@@ -190,3 +194,33 @@ def test_find_ignores_case_and_reasoning() -> None:
 def test_a_row_of_a_list_is_one_line() -> None:
     assert one_line("a\n\tb\x1b[2J") == "a b␛[2J"
     assert one_line(" a b ", ends=True) == " a b "
+
+
+def test_themes_of_ones_own_are_read_and_a_broken_one_costs_only_itself(tmp_path: Path) -> None:
+    assert themes.read(tmp_path) == ([], "")
+    path = tmp_path / themes.FILE_NAME
+    path.write_text(
+        '[evening]\nprimary = "#e0a060"\nmuted = "rgb(90, 90, 90)"\n'
+        '[paper]\ndark = false\nprimary = "blue"\n'
+        '[a]\nprimary = "no colour"\n[b]\nprimary = "red"\nbakground = "red"\n'
+        '[c]\nsecondary = "red"\n[d]\nprimary = "red"\ndark = 1\n'
+    )
+    made, problem = themes.read(tmp_path)
+    assert [(one.name, one.primary, one.dark) for one in made] == [
+        ("evening", "#e0a060", True),
+        ("paper", "blue", False),
+    ]
+    assert made[0].background == themes.DARK.background
+    assert made[1].background == themes.LIGHT.background
+    assert made[0].variables["muted"] == "rgb(90, 90, 90)"
+    for wrong in ("a: primary is not a colour", "b: bakground", "c: primary is missing", "d: dark"):
+        assert wrong in problem
+    path.write_text("x = ")
+    assert "cannot be read" in themes.read(tmp_path)[1]
+
+
+async def test_a_theme_of_ones_own_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / themes.FILE_NAME).write_text('[evening]\nprimary = "#e0a060"\n')
+    own, _ = themes.read(tmp_path)
+    async with running(FakeClient(), tmp_path, theme="evening", own_themes=own) as pilot:
+        assert pilot.app.current_theme.primary == "#e0a060"

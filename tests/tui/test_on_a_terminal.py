@@ -91,6 +91,48 @@ async def test_leaving_is_quick_whatever_is_waited_for(
     assert not server.cancelled
 
 
+@pytest.mark.parametrize(
+    ("answer", "background"),
+    [
+        ("rgb:ffff/ffff/ffff", b"48;2;251;250;248"),
+        ("rgb:1111/1111/1111", b"48;2;21;23;28"),
+        (None, b"48;2;21;23;28"),
+    ],
+)
+async def test_the_screen_is_light_where_the_terminal_is(
+    hobnob: Cli, answer: str | None, background: bytes
+) -> None:
+    async with Session(hobnob, "chat", env={"COLORTERM": "truecolor"}) as session:
+        await session.until("\x1b]11;?")
+        if answer is not None:
+            session.type(f"typed \x1b]11;{answer}\x1b\\early\x1b[?62;22c")
+        await session.until(READY)
+        assert background in session.output
+        if answer is not None:
+            await session.until("typed early")
+
+
+async def test_the_terminals_own_colours_are_used_where_that_is_asked_for(hobnob: Cli) -> None:
+    env = {"HOBNOB_THEME": "ansi-dark", "COLORTERM": "truecolor"}
+    async with Session(hobnob, "chat", env=env) as session:
+        await session.until(READY)
+        session.type("\x11")
+        assert await session.ends() == 0
+    assert b"8;2;" not in session.output
+    assert b"8;5;" not in session.output
+
+
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_leaving_while_it_still_starts_is_no_error(hobnob: Cli, arguments: str) -> None:
+    for _ in range(3):
+        async with Session(hobnob, arguments) as session:
+            await session.until("\x1b[?2004h")
+            session.type("\x11")
+            assert await session.ends() == 0
+            assert "Traceback" not in session.text and "NoMatches" not in session.text
+            assert session.restored
+
+
 @pytest.mark.parametrize("editor", ["false", "no-such-editor", "true"])
 async def test_an_editor_that_fails_leaves_the_screen_and_the_text(
     hobnob: Cli, editor: str
