@@ -17,6 +17,7 @@ from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes import envelopes
 from hobnob.server.routes.admin import AdminRoutes, ModelLister
+from hobnob.server.routes.comparisons import ComparisonRoutes
 from hobnob.server.routes.counted import Counted
 from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
@@ -76,6 +77,7 @@ def routers(parts: Parts) -> list[APIRouter]:
     """Everything that is served."""
     return [
         NativeRoutes(parts.store, parts.runs).router(),
+        ComparisonRoutes(parts.store).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
         AdminRoutes(
             parts.report, parts.engine, parts.lifecycle, parts.models, parts.tally

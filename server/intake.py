@@ -91,28 +91,34 @@ class Intake:
         sizes = (len(message.text.encode("utf-8", "replace")) for message in messages)
         self._check_size(sum(sizes), "messages")
 
+    def _check_instructions(self, request: TurnRequest | ReplyRequest) -> None:
+        text = request.instructions or ""
+        self._check_size(len(text.encode("utf-8", "replace")), "instructions")
+
     def _check_size(self, size: int, param: str) -> None:
         limit = self._settings.max_text_bytes
         if size > limit:
             raise TextTooLong(f"The text has {size} bytes; at most {limit} are taken.", param=param)
 
     async def turn(self, request: TurnRequest) -> Prepared:
+        self._check_instructions(request)
         if request.conversation is None:
             if request.parent not in (None, ROOT):
                 raise InvalidRequest("A new conversation has no message to answer.", param="parent")
             self._check_size(len((request.system or "").encode("utf-8", "replace")), "system")
             sampling_options.check(request.settings)
-            return await self._prepare(
-                request.system, [], request.text, [request.settings, request.options], None
-            )
+            system = _system(request, request.system)
+            layers = [request.settings, request.options]
+            return await self._prepare(system, [], request.text, layers, None)
         conversation = await self._store.conversation(request.owner, request.conversation)
         leaf = conversation.head if request.parent is None else request.parent
         branch: list[Message] = []
         if leaf is not None and leaf != ROOT:
             branch = await self._store.branch(request.owner, conversation.id, leaf)
         parent = branch[-1].id if branch else None
+        system = _system(request, conversation.system)
         layers = [conversation.settings, request.options]
-        prepared = await self._prepare(conversation.system, branch, request.text, layers, parent)
+        prepared = await self._prepare(system, branch, request.text, layers, parent)
         return replace(prepared, conversation=conversation.id)
 
     async def warm(self, owner: str, id: str) -> Submit | None:
@@ -145,12 +151,14 @@ class Intake:
         )
 
     async def reply(self, request: ReplyRequest) -> Prepared:
+        self._check_instructions(request)
         conversation = await self._store.conversation(request.owner, request.conversation)
         branch = await self._store.branch(request.owner, conversation.id, request.parent)
         if not branch or branch[-1].role != "user":
             raise InvalidRequest("Only a user's message can be replied to.", param="parent")
         layers = [conversation.settings, request.options]
-        prepared = await self._prepare(conversation.system, branch, None, layers, branch[-1].id)
+        system = _system(request, conversation.system)
+        prepared = await self._prepare(system, branch, None, layers, branch[-1].id)
         return replace(prepared, conversation=conversation.id)
 
     async def completion(self, request: CompletionRequest) -> Prepared:
@@ -213,6 +221,10 @@ class Intake:
         """Never more than a quarter of the window: history is worth more than a long reply."""
         wanted = options.sampling.max_tokens or self._settings.reply_tokens
         return max(min(wanted, n_ctx // 4), 1)
+
+
+def _system(request: TurnRequest | ReplyRequest, usual: str | None) -> str | None:
+    return usual if request.instructions is None else request.instructions
 
 
 def expected_n_ctx(status: EngineStatus, text: TextReady) -> int:

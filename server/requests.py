@@ -23,6 +23,8 @@ class TurnRequest:
     text: str
     parent: str | None = None  # None: the conversation's head; ROOT: no parent
     options: Mapping[str, Any] = field(default_factory=dict)  # as sampling_options.resolve takes
+    instructions: str | None = None  # the system prompt of this reply alone; None: as ever
+    aside: bool = False  # the conversation's head stays where it is
     system: str | None = None
     title: str | None = None  # None: made from the text
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -38,6 +40,8 @@ class TurnRequest:
             self.parent,
             self.text,
             dict(self.options),
+            self.instructions,
+            self.aside,
             self.system,
             self.title,
             dict(self.settings),
@@ -52,12 +56,21 @@ class ReplyRequest:
     conversation: str
     parent: str  # id of the user message
     options: Mapping[str, Any] = field(default_factory=dict)
+    instructions: str | None = None
+    aside: bool = False
     idempotency_key: str | None = None
     interactive: bool = True
 
     @property
     def request_hash(self) -> str:
-        return _hash("reply", self.conversation, self.parent, dict(self.options))
+        return _hash(
+            "reply",
+            self.conversation,
+            self.parent,
+            dict(self.options),
+            self.instructions,
+            self.aside,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,7 @@ class Runs:
                 parent=prepared.parent,
                 text=request.text,
                 run=new_run,
+                aside=request.aside,
                 title=title,  # of use only where there is none yet
                 system=request.system if new else None,
                 settings=dict(request.settings) if new else None,
@@ -180,7 +181,11 @@ class Runs:
 
         async def begin() -> Turn:
             return await self._store.begin_reply(
-                request.owner, conversation, parent=request.parent, run=new_run
+                request.owner,
+                conversation,
+                parent=request.parent,
+                run=new_run,
+                aside=request.aside,
             )
 
         return await self._store_and_enter(prepared, begin)
@@ -406,10 +411,11 @@ def _reader(log: RunLog, after: int, message_id: str) -> Reader:
 def _new_run(prepared: Prepared, request: TurnRequest | ReplyRequest) -> NewRun:
     plan = prepared.plan
     context = {"n_ctx": plan.n_ctx, "included": plan.included, "left_out": plan.left_out}
+    asked = {"options": dict(request.options), "instructions": request.instructions}
     return NewRun(
         api="native",
         model=prepared.model,
-        params={**to_params(prepared.options), "context": context},
+        params={**to_params(prepared.options), "context": context, "asked": asked},
         prompt=plan.prompt,
         vocab_hash=prepared.text.vocab_hash,
         template_hash=prepared.text.template_hash,

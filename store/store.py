@@ -13,17 +13,19 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, BinaryIO, Self
 
-from hobnob.store import conversations, log, messages, runs, search, turns, upkeep
+from hobnob.store import comparisons, conversations, log, messages, runs, search, turns, upkeep
 from hobnob.store.conversations import UNSET, Unset
 from hobnob.store.database import Database
 from hobnob.store.turns import NewConversation
 from hobnob.store.values import (
     Append,
+    Comparison,
     Conversation,
     Hit,
     LoggedEvent,
     Message,
     NewRun,
+    Replies,
     Run,
     Turn,
     WriteFailed,
@@ -158,6 +160,7 @@ class Store:
         parent: str | None,
         text: str,
         run: NewRun,
+        aside: bool = False,
         title: str | None = None,
         system: str | None = None,
         settings: dict[str, Any] | None = None,
@@ -166,23 +169,36 @@ class Store:
 
         `parent` is the reply that the message follows, None for one without (a new root: the
         first message, or another version of it). Without a conversation it is created as well,
-        with system and settings. The title is set where there is none. A known idempotency key
-        gives the earlier turn, or KeyReused if its request was another. Raises BadParent.
+        with system and settings. The title is set where there is none. The reply becomes the
+        conversation's head, unless it is `aside` and there is one. A known idempotency key gives
+        the earlier turn, or KeyReused if its request was another. Raises BadParent.
         """
         place = conversation or NewConversation(system=system, settings=settings)
         now = self._clock()
         return await self._db.write(
             lambda c: turns.begin_turn(
-                c, owner, place, parent=parent, text=text, run=run, title=title, now=now
+                c,
+                owner,
+                place,
+                parent=parent,
+                text=text,
+                run=run,
+                aside=aside,
+                title=title,
+                now=now,
             ),
             durable=True,
         )
 
-    async def begin_reply(self, owner: str, conversation: str, *, parent: str, run: NewRun) -> Turn:
+    async def begin_reply(
+        self, owner: str, conversation: str, *, parent: str, run: NewRun, aside: bool = False
+    ) -> Turn:
         """Another reply to a user's message, and its run. As begin_turn otherwise."""
         now = self._clock()
         return await self._db.write(
-            lambda c: turns.begin_reply(c, owner, conversation, parent=parent, run=run, now=now),
+            lambda c: turns.begin_reply(
+                c, owner, conversation, parent=parent, run=run, aside=aside, now=now
+            ),
             durable=True,
         )
 
@@ -265,6 +281,16 @@ class Store:
     async def siblings(self, owner: str, id: str) -> list[str]:
         """Ids of the versions of this message, itself among them, in the order of writing."""
         return await self._db.read(lambda c: messages.siblings(c, messages.find(c, owner, id)))
+
+    async def replies(self, owner: str, conversation: str, message: str) -> Replies:
+        """All replies to a user's message. Raises BadParent for a reply."""
+        return await self._db.read(
+            lambda c: comparisons.replies(c, conversations.find(c, owner, conversation), message)
+        )
+
+    async def comparisons(self, owner: str, *, limit: int = 50) -> list[Comparison]:
+        """The user's messages with several replies; those first that have the newest ones."""
+        return await self._db.read(lambda c: comparisons.listing(c, owner, limit=limit))
 
     async def search(self, owner: str, query: str, *, limit: int = 20) -> list[Hit]:
         """Messages that match, the best first. Any text is a query (see search.py)."""

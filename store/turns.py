@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hobnob.store import conversations, log, messages, runs
+from hobnob.store.conversations import UNSET
 from hobnob.store.values import LIVE, Append, KeyReused, NewRun, NotFound, RunEnd, Turn
 
 
@@ -32,6 +33,7 @@ def begin_turn(
     parent: str | None,
     text: str,
     run: NewRun,
+    aside: bool,
     title: str | None,
     now: int,
 ) -> Turn:
@@ -48,17 +50,24 @@ def begin_turn(
         if title is not None and not conversations.get(conn, place).title:
             conversations.update(conn, place, now=now, title=title)
     message = messages.insert_user(conn, place, before, text, now=now)
-    return _begin_run(conn, owner, place, message, run, now=now)
+    return _begin_run(conn, owner, place, message, run, aside=aside, now=now)
 
 
 def begin_reply(
-    conn: sqlite3.Connection, owner: str, conversation: str, *, parent: str, run: NewRun, now: int
+    conn: sqlite3.Connection,
+    owner: str,
+    conversation: str,
+    *,
+    parent: str,
+    run: NewRun,
+    aside: bool,
+    now: int,
 ) -> Turn:
     if (earlier := _earlier(conn, owner, run)) is not None:
         return earlier
     place = conversations.find(conn, owner, conversation)
     message = messages.find_parent(conn, place, parent, role="user")
-    return _begin_run(conn, owner, place, message, run, now=now)
+    return _begin_run(conn, owner, place, message, run, aside=aside, now=now)
 
 
 def get(conn: sqlite3.Connection, run: int, *, created: bool) -> Turn:
@@ -159,11 +168,19 @@ def _parent(conn: sqlite3.Connection, place: int, id: str | None, role: str) -> 
 
 
 def _begin_run(
-    conn: sqlite3.Connection, owner: str, place: int, message: int, run: NewRun, *, now: int
+    conn: sqlite3.Connection,
+    owner: str,
+    place: int,
+    message: int,
+    run: NewRun,
+    *,
+    aside: bool,
+    now: int,
 ) -> Turn:
     reply = messages.insert_reply(
         conn, place, message, model=run.model, vocab_hash=run.vocab_hash, now=now
     )
     n = runs.insert(conn, owner, reply, run, now=now)
-    conversations.update(conn, place, now=now, head=reply)
+    stays = aside and conversations.get(conn, place).head is not None
+    conversations.update(conn, place, now=now, head=UNSET if stays else reply)
     return get(conn, n, created=True)

@@ -170,6 +170,27 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Replies:
+    """A user's message and all replies to it, oldest first, each with its run."""
+
+    conversation: Conversation
+    message: Message
+    replies: list[tuple[Message, Run | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A user's message that has several replies."""
+
+    conversation: str
+    title: str
+    message: str
+    text: str  # the message's beginning
+    replies: int
+    created_at: int  # of the newest reply
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     conversation: str
     title: str

@@ -62,6 +62,8 @@ class NewMessage(Body):
     text: str
     parent: str | None = None
     options: dict[str, Any] = {}
+    instructions: str | None = None
+    aside: bool = False
     interactive: bool = True
     title: Title | None = None
     system: str | None = None
@@ -71,6 +73,8 @@ class NewMessage(Body):
 class NewReply(Body):
     parent: str
     options: dict[str, Any] = {}
+    instructions: str | None = None
+    aside: bool = False
     interactive: bool = True
 
 
@@ -176,6 +180,8 @@ class NativeRoutes:
             text=body.text,
             parent=body.parent,
             options=body.options,
+            instructions=body.instructions,
+            aside=body.aside,
             system=body.system,
             title=body.title,
             settings=_settings(body),
@@ -197,6 +203,8 @@ class NativeRoutes:
             conversation=found.id,
             parent=body.parent,
             options=body.options,
+            instructions=body.instructions,
+            aside=body.aside,
             idempotency_key=_key(idempotency_key),
             interactive=body.interactive,
         )
