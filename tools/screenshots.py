@@ -35,6 +35,9 @@ QUESTIONS = (
     "Show a Python function that reverses a list, and explain it in two sentences.",
 )
 SEARCHED = "python"
+COMPARED = "What is a mutex? Answer in three sentences."
+SETTINGS = "temperature=0.7"
+SYSTEM = "Explain it to a child."
 SURVIVING = "Tell me a long story about a lighthouse keeper."
 PATIENCE_SECONDS = 120
 LOOK_SECONDS = 0.1
@@ -62,6 +65,7 @@ async def main() -> None:
         await pilot.pause(1.0)
         save(app, "chat.svg")
         await search(app, pilot)
+        await compare(app, pilot)
         await survive(app, pilot, paths.state_file)
 
 
@@ -79,6 +83,33 @@ async def search(app: HobnobApp, pilot: Pilot[int]) -> None:
     await pilot.pause(1.5)
     save(app, "search.svg")
     await pilot.press("escape")
+
+
+async def compare(app: HobnobApp, pilot: Pilot[int]) -> None:
+    """One question to two columns, with other settings in the second."""
+    from hobnob.tui.message import MessageView
+
+    await pilot.press("ctrl+n")
+    app.chat.composer.put(COMPARED)
+    await pilot.press("ctrl+l")
+    await pilot.pause(0.5)
+    screen = app.screen
+    await pilot.press("alt+up", "right", "e")
+    await until(pilot, lambda: app.screen is not screen)
+    await pilot.press(*SETTINGS, "tab", *SYSTEM, "ctrl+j")
+    await until(pilot, lambda: app.screen is screen)
+    await pilot.press("alt+down", "enter")
+
+    def answered() -> bool:
+        replies = [view.entry for view in screen.query(MessageView)]
+        return len(replies) == 2 and not any(reply.live for reply in replies)
+
+    await until(pilot, answered)
+    await pilot.press("alt+up")
+    await pilot.pause(1.0)
+    save(app, "playground.svg")
+    await pilot.press("ctrl+l")
+    await pilot.pause(0.5)
 
 
 async def survive(app: HobnobApp, pilot: Pilot[int], state_file: Path) -> None:

@@ -25,8 +25,9 @@ from textual.widgets import Static
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import clean
+from hobnob.tui.column_view import ColumnView
+from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
-from hobnob.tui.copying import CopyingApp
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.find import FindBar
@@ -36,6 +37,7 @@ from hobnob.tui.line import Connect, Line
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.playground import Playground
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
 from hobnob.tui.sidebar import ConversationList, Sidebar
@@ -59,7 +61,7 @@ class Desk(Screen[None]):
     AUTO_FOCUS = "#composer"
 
 
-class HobnobApp(CopyingApp):
+class HobnobApp(ComparingApp):
     CSS_PATH: ClassVar[str | list[str | PurePath] | None] = "app.tcss"
     CHAT: ClassVar[type[Chat]] = Chat
     RUN: ClassVar[dict[str, Any]] = {}
@@ -107,7 +109,7 @@ class HobnobApp(CopyingApp):
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
         self._drafts = Drafts(state_dir / "drafts")
-        self._prompts = Prompts(state_dir / "prompts.jsonl")
+        self.prompts = Prompts(state_dir / "prompts.jsonl")
         self._vi = vi
         for one in (*themes.THEMES, *own_themes):
             self.register_theme(one)
@@ -122,17 +124,13 @@ class HobnobApp(CopyingApp):
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
             yield Sidebar()
-            yield self.CHAT(self.talk, self._drafts, self._prompts, self._early, vi=self._vi)
+            yield self.CHAT(self.talk, self._drafts, self.prompts, self._early, vi=self._vi)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
             yield Static("", id="connection", markup=False)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.quiet_colours(self.current_theme)
-
-    @property
-    def chat(self) -> Chat:
-        return self.query_one(Chat)
 
     @property
     def sidebar(self) -> Sidebar:
@@ -344,8 +342,10 @@ class HobnobApp(CopyingApp):
             (FindBar, ("Find", "", FindBar.BINDINGS)),
             (SearchScreen, ("Search everything", SearchScreen.HELP, SearchScreen.BINDINGS)),
             (AskScreen, ("A question", "", AskScreen.BINDINGS)),
+            (ColumnView, ("A column of the playground", ColumnView.HELP, ColumnView.BINDINGS)),
+            (Playground, ("The playground", Playground.HELP, Playground.BINDINGS)),
             (Chat, ("The chat", "", Chat.BINDINGS)),
-            (HobnobApp, ("Everywhere", "", HobnobApp.BINDINGS)),
+            (HobnobApp, ("Everywhere", "", [*ComparingApp.BINDINGS, *HobnobApp.BINDINGS])),
         ]
         self.push_screen(HelpScreen(nearest_first(parts, self.focused), self._keys))
 
@@ -395,6 +395,8 @@ class HobnobApp(CopyingApp):
             "/search": self.action_search,
             "/find": self.chat.action_find,
             "/regenerate": self.chat.regenerate_last,
+            "/compare": self.action_compare,
+            "/comparisons": self.action_comparisons,
             "/copy": self._copy_last,
             "/code": self._copy_last_code,
             "/rename": self._rename_this,
@@ -410,12 +412,14 @@ class HobnobApp(CopyingApp):
         if self.talk.id is not None:
             self._rename(self.talk.id)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    def chat_commands(self) -> Iterable[SystemCommand]:
         yield SystemCommand("New conversation", "Ctrl+N", self.action_new)
         yield SystemCommand("Conversations", "Ctrl+S", self.action_list)
         yield SystemCommand("Search everything", "F3", self.action_search)
         yield SystemCommand("Find in this conversation", "Ctrl+F", self.chat.action_find)
         yield SystemCommand("New reply", "to the last message", self.chat.regenerate_last)
+        yield SystemCommand("Playground", "Ctrl+L; one prompt side by side", self.action_compare)
+        yield SystemCommand("Comparisons", "that were made", self.action_comparisons)
         yield SystemCommand("Copy the last reply", "/copy", self._copy_last)
         yield SystemCommand("Copy the last code block", "/code", self._copy_last_code)
         yield SystemCommand("Rename", "this conversation", self._rename_this)

@@ -20,7 +20,18 @@ from hobnob.tui import records
 from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, OnNotice
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
 from hobnob.tui.notice import ClientError, Notice
-from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn, build, items
+from hobnob.tui.records import (
+    Branch,
+    Comparison,
+    Conversation,
+    Hit,
+    Message,
+    Replies,
+    Run,
+    Turn,
+    build,
+    items,
+)
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -133,6 +144,16 @@ class Client:
         raw = await self._line.json("GET", "/search", params={"q": query, "limit": limit})
         return [build(Hit, one) for one in items(raw, "hits")]
 
+    async def replies(self, conversation: str, message: str) -> Replies:
+        """All replies to a user's message."""
+        path = f"{_conversation(conversation)}/replies"
+        return records.replies(await self._line.json("GET", path, params={"parent": message}))
+
+    async def comparisons(self, *, limit: int = 50) -> list[Comparison]:
+        """The messages that have several replies; those first that have the newest ones."""
+        raw = await self._line.json("GET", "/comparisons", params={"limit": limit})
+        return [build(Comparison, one) for one in items(raw, "comparisons")]
+
     # ---- turns and runs -----------------------------------------------------------------------
 
     async def send(
@@ -142,6 +163,8 @@ class Client:
         *,
         parent: str | None = None,
         options: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
+        aside: bool = False,
         system: str | None = None,
         key: str | None = None,
     ) -> Turn:
@@ -149,10 +172,18 @@ class Client:
 
         None starts a new conversation, with `system` if given (on an existing one, change it
         with `update_conversation`). `parent` answers another message than the conversation's
-        head; "root" begins a new branch. `key` is the idempotency key, for a caller that wants
-        to repeat the call itself.
+        head; "root" begins a new branch. `instructions` are the system prompt of this reply
+        alone; a reply `aside` does not become the conversation's head. `key` is the idempotency
+        key, for a caller that wants to repeat the call itself.
         """
-        body = _given(text=text, parent=parent, options=options, system=system)
+        body = _given(
+            text=text,
+            parent=parent,
+            options=options,
+            instructions=instructions,
+            aside=aside or None,
+            system=system,
+        )
         raw = await self._line.json(
             "POST",
             f"{_conversation(conversation or 'new')}/messages",
@@ -167,13 +198,17 @@ class Client:
         parent: str,
         *,
         options: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
+        aside: bool = False,
         key: str | None = None,
     ) -> Turn:
-        """A new reply to the user message `parent`, beside the ones it has."""
+        """A new reply to the user message `parent`, beside the ones it has. As `send` else."""
         raw = await self._line.json(
             "POST",
             f"{_conversation(conversation)}/replies",
-            body=_given(parent=parent, options=options),
+            body=_given(
+                parent=parent, options=options, instructions=instructions, aside=aside or None
+            ),
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
         )
         return records.turn(raw)

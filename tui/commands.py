@@ -11,6 +11,8 @@ COMMANDS = {
     "/search": "search all conversations",
     "/find": "find in this conversation",
     "/regenerate": "a new reply to the last message",
+    "/compare": "one prompt against several columns, side by side",
+    "/comparisons": "the comparisons that were made",
     "/copy": "copy the last reply",
     "/code": "copy the last code block",
     "/rename": "rename this conversation",

@@ -27,7 +27,8 @@ OWN = {
     "/reconnect": "connect again and read this conversation anew",
 }
 """What the app does by keys."""
-COMMANDS = {name: about for name, about in commands.COMMANDS.items() if name != "/theme"} | OWN
+SCREEN_ONLY = {"/theme", "/compare", "/comparisons"}
+COMMANDS = {n: about for n, about in commands.COMMANDS.items() if n not in SCREEN_ONLY} | OWN
 
 
 def completions(text: str) -> list[str]:

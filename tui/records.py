@@ -49,6 +49,7 @@ class Run:
     status: str = ""
     stop_reason: str | None = None
     error: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)  # options as resolved, and what was asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,27 @@ class Branch:
     conversation: Conversation
     messages: list[Message] = field(default_factory=list)
     siblings: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """All replies to a user's message, oldest first, each with the run that wrote it."""
+
+    conversation: Conversation
+    message: Message
+    replies: list[tuple[Message, Run]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A user's message with several replies."""
+
+    conversation: str
+    message: str
+    title: str = ""
+    text: str = ""  # the message's beginning
+    replies: int = 0
+    created_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +133,22 @@ def turn(raw: Any) -> Turn:
         build(Message, flat.reply),
         build(Run, flat.run),
     )
+
+
+def replies(raw: Any) -> Replies:
+    flat = build(Replies, raw)
+    return Replies(
+        build(Conversation, flat.conversation),
+        build(Message, flat.message),
+        [_reply(one) for one in items(raw, "replies")],
+    )
+
+
+def _reply(raw: Any) -> tuple[Message, Run]:
+    """A reply without a run is one that was read in from elsewhere."""
+    if not isinstance(raw, dict):
+        raise _odd("a reply is not an object")
+    return build(Message, raw.get("reply")), build(Run, raw.get("run") or {"id": ""})
 
 
 def items(raw: Any, name: str) -> list[Any]:

@@ -6,10 +6,8 @@ A message that was not accepted leaves no trace here, so that it can be sent aga
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,14 +15,11 @@ from hobnob.server import wire
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Branch, Conversation, Turn
+from hobnob.tui.reply import OnChange, follow
 from hobnob.tui.transcript import ASSISTANT, Entry, Phase, draft_entry, entry
 
 ROOT = "root"
 """The parent of a first message that was edited: it begins a branch of its own."""
-EVENTS_AT_ONCE = 32
-"""After so many events of a stream the screen and the keys get their turn."""
-
-OnChange = Callable[[Entry], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +50,16 @@ class Talk:
     @property
     def id(self) -> str | None:
         return self.conversation.id if self.conversation else None
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt of a conversation that is still to be made."""
+        return self._system
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What every message here is sent with."""
+        return self._options
 
     @property
     def live(self) -> Entry | None:
@@ -173,20 +178,7 @@ class Talk:
 
     async def follow(self, reply: Entry, changed: OnChange) -> None:
         """Read the reply's run to its end. Leaving early does not stop the run."""
-        assert reply.run is not None, "a reply that is written has a run"
-        client = await self._line.get()
-        try:
-            async with aclosing(client.stream(reply.run)) as items:
-                count = 0
-                async for item in items:
-                    reply.apply(item)
-                    changed(reply)
-                    count += 1
-                    if count % EVENTS_AT_ONCE == 0:
-                        await asyncio.sleep(0)
-        except ClientError as error:
-            reply.fail(error.code, error.message)
-            changed(reply)
+        await follow(self._line, reply, changed)
 
     async def stop(self, reply: Entry) -> None:
         """Ask the server to stop the run; its stream then ends by itself."""

@@ -64,7 +64,8 @@ def footer(entry: Entry) -> list[str]:
     if timings is not None and timings.first_token_s > 0:
         facts.append(f"first after {duration(timings.first_token_s)}")
     if usage is not None and usage.completion_tokens:
-        facts.append(f"{count(usage.completion_tokens)} tokens{_rate(entry)}")
+        at = rate(entry)
+        facts.append(f"{count(usage.completion_tokens)} tokens{at and f' at {at}/s'}")
     if words := stop(entry):
         facts.append(words)
     return facts
@@ -75,13 +76,14 @@ def stop(entry: Entry) -> str:
     return _STOPS.get(entry.stop_reason or "", "")
 
 
-def _rate(entry: Entry) -> str:
+def rate(entry: Entry) -> str:
+    """Tokens a second after the first one; empty where that is not known or noise."""
     usage, timings = entry.usage, entry.timings
     if usage is None or timings is None or usage.completion_tokens < 2:
         return ""
     if timings.decode_s < SHORTEST_RATED_SECONDS:
         return ""
-    return f" at {(usage.completion_tokens - 1) / timings.decode_s:.1f}/s"
+    return f"{(usage.completion_tokens - 1) / timings.decode_s:.1f}"
 
 
 def failure(entry: Entry) -> str:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobnob.server import wire
 from hobnob.server.wire import Event
 from hobnob.tui.notice import ClientError, Notice
-from hobnob.tui.records import Branch, Conversation, Hit, Message, Run, Turn
+from hobnob.tui.records import (
+    Branch,
+    Comparison,
+    Conversation,
+    Hit,
+    Message,
+    Replies,
+    Run,
+    Turn,
+)
 
 NOW_MS = 1_760_000_000_000
 
@@ -72,6 +81,15 @@ class Script:
             self.readers -= 1
 
 
+class Asked(NamedTuple):
+    text: str
+    parent: str | None
+    options: Mapping[str, Any] | None
+    instructions: str | None
+    aside: bool
+    key: str | None
+
+
 class FakeClient:
     """The interface of hobnob.tui.client.Client as far as the app uses it."""
 
@@ -88,7 +106,12 @@ class FakeClient:
         }
         self.refuse: ClientError | None = None
         """What the next call that posts is refused with."""
+        self.unknown_options = {"nonsense"}
+        self.compared: dict[tuple[str, str], Replies] = {}
+        """All replies to a message, by its conversation and it."""
         self.sent: list[dict[str, Any]] = []
+        self.asked: list[Asked] = []
+        """The same posts, with how they were to be answered."""
         self.cancelled: list[str] = []
         self.warmed: list[str] = []
         self.cold: ClientError | None = None
@@ -166,11 +189,14 @@ class FakeClient:
         *,
         parent: str | None = None,
         options: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
+        aside: bool = False,
         system: str | None = None,
         key: str | None = None,
     ) -> Turn:
-        self._refuse()
+        self._refuse(options)
         self.sent.append({"conversation": conversation, "text": text, "parent": parent, "key": key})
+        self.asked.append(Asked(text, parent, options, instructions, aside, key))
         if conversation is None:
             conversation = self.talk(text[:20]).id
         number = len(self.sent)
@@ -185,10 +211,13 @@ class FakeClient:
         parent: str,
         *,
         options: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
+        aside: bool = False,
         key: str | None = None,
     ) -> Turn:
-        self._refuse()
+        self._refuse(options)
         self.sent.append({"regenerate": parent})
+        self.asked.append(Asked("", parent, options, instructions, aside, key))
         message = Message(parent, conversation, None, "user", "", "completed")
         return self._turn(conversation, message)
 
@@ -196,9 +225,26 @@ class FakeClient:
         number = len(self.sent)
         reply = Message(f"r{number}", conversation, message.id, "assistant", "", "running")
         self.scripts[f"run{number}"] = Script()
-        return Turn(self.talks[conversation], message, reply, Run(f"run{number}", conversation))
+        run = Run(f"run{number}", conversation, reply.id, params={"seed": number})
+        return Turn(self.talks[conversation], message, reply, run)
 
-    def _refuse(self) -> None:
+    async def replies(self, conversation: str, message: str) -> Replies:
+        if (conversation, message) not in self.compared:
+            raise ClientError("not_found", "No such message.")
+        return self.compared[conversation, message]
+
+    async def comparisons(self, *, limit: int = 50) -> list[Comparison]:
+        return [
+            Comparison(
+                place, message, one.conversation.title, one.message.text, len(one.replies), NOW_MS
+            )
+            for (place, message), one in self.compared.items()
+        ][:limit]
+
+    def _refuse(self, options: Mapping[str, Any] | None) -> None:
+        odd = set(options or ()) & self.unknown_options
+        if odd:
+            raise ClientError("invalid_request", f"There is no option {odd.pop()!r}.")
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error

@@ -14,12 +14,17 @@ from textual.binding import Binding
 from hobnob.tui import clipboard, settings, themes
 from hobnob.tui.app import HobnobApp
 from hobnob.tui.chat import Chat
+from hobnob.tui.column_form import ColumnForm
+from hobnob.tui.column_view import ColumnView
+from hobnob.tui.comparing import ComparingApp
+from hobnob.tui.comparisons import ComparisonsScreen
 from hobnob.tui.composer import Composer
 from hobnob.tui.editor import edit
 from hobnob.tui.find import matches
 from hobnob.tui.help import key_name
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import describe
+from hobnob.tui.playground import Playground
 from hobnob.tui.screens import one_line
 from hobnob.tui.sidebar import ConversationList
 from hobnob.tui.transcript import Entry, Part
@@ -154,7 +159,18 @@ def test_settings_are_read_and_a_broken_file_costs_only_itself(tmp_path: Path) -
 def test_every_key_of_ours_can_be_remapped_by_a_name_that_is_unique() -> None:
     bindings = [
         binding
-        for owner in (HobnobApp, Chat, Composer, MessageView, ConversationList)
+        for owner in (
+            HobnobApp,
+            ComparingApp,
+            Chat,
+            Composer,
+            MessageView,
+            ConversationList,
+            Playground,
+            ColumnView,
+            ColumnForm,
+            ComparisonsScreen,
+        )
         for binding in owner.BINDINGS
     ]
     names = [binding.id for binding in bindings if isinstance(binding, Binding)]
