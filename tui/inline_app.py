@@ -61,6 +61,7 @@ class InlineApp(HobnobApp):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._above: list[Strip] = []
+        self._rows: list[str] = []  # of the app, as they are on the screen
         self._lengths: list[int] = []
         self._drawn_width = 0
         self._seen_width = 0
@@ -101,6 +102,7 @@ class InlineApp(HobnobApp):
         frame = Frame(
             [bare(strip.crop(0, width), ground) for strip in renderable.strips],
             above,
+            self._rows,
             clear=renderable.clear or changed,
         )
         driver.write(BEGIN)
@@ -109,7 +111,8 @@ class InlineApp(HobnobApp):
         driver.show()
         x, y = self._previous_cursor_position
         self._previous_cursor_position = Offset(min(x, width - 1), y)
-        self._lengths, self._drawn_width, self._seen_width = frame.lengths, width, width
+        self._rows, self._lengths = frame.rendered, frame.lengths
+        self._drawn_width = self._seen_width = width
 
     def _is_changing(self, width: int) -> bool:
         """Whether the terminal was made wider or narrower just now. What is drawn meanwhile could
@@ -132,7 +135,7 @@ class InlineApp(HobnobApp):
         up = f"\x1b[{y}A" if y else ""
         driver.write("".join([up, "\r\x1b[J", *printed(above, self.console)]))
         driver.show()
-        self._previous_cursor_position, self._drawn_width = Offset(0, 0), 0
+        self._previous_cursor_position, self._drawn_width, self._rows = Offset(0, 0), 0, []
 
     def leave_screen(self) -> None:
         self._leave_rows()

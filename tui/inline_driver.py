@@ -64,11 +64,19 @@ class InlineDriver(LinuxInlineDriver):
 
 
 class Frame(InlineUpdate):
-    """One frame: finished rows, and below them the app, whose first row the cursor is at again."""
+    """One frame: finished rows, and below them the app, whose first row the cursor is at again.
 
-    def __init__(self, app: Sequence[Strip], above: Sequence[Strip], *, clear: bool) -> None:
+    Of the app's rows only those are written that are not those of the frame `before`.
+    """
+
+    def __init__(
+        self, app: Sequence[Strip], above: Sequence[Strip], before: Sequence[str], *, clear: bool
+    ) -> None:
         super().__init__(list(app), clear)
         self._above = above
+        self._before = () if clear or above else before
+        self.rendered: list[str] = []
+        """The app's rows, as they were written."""
 
     @property
     def lengths(self) -> list[int]:
@@ -76,15 +84,24 @@ class Frame(InlineUpdate):
         return [strip.cell_length for strip in self.strips]
 
     def render_segments(self, console: Console) -> str:
+        self.rendered = [strip.render(console) for strip in self.strips]
         out = ["\r", CLEAR_BELOW if self.clear else ""]
-        out += printed(self._above, console)
         if self._above:
-            out.append(CLEAR_BELOW)
-        out.append("\r\n".join(CLEAR_LINE + strip.render(console) for strip in self.strips))
-        if len(self.strips) > 1:
-            out.append(f"\x1b[{len(self.strips) - 1}A")
-        out.append("\r")
+            out += [*printed(self._above, console), CLEAR_BELOW]
+        at = 0
+        for number, row in enumerate(self.rendered):
+            if number < len(self._before) and self._before[number] == row:
+                continue
+            out += [self._down(at, number), "\r", CLEAR_LINE, row]
+            at = number
+        out.append(f"\x1b[{at}A\r" if at else "\r")
         return "".join(out)
+
+    def _down(self, at: int, to: int) -> str:
+        """From row to row: those that are there already are passed, the others made."""
+        there = max(at, min(to, len(self._before) - 1))
+        passed = f"\x1b[{there - at}B" if there > at else ""
+        return passed + "\r\n" * (to - there)
 
 
 def printed(strips: Iterable[Strip], console: Console) -> list[str]:

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support_documents import DOCUMENTS, MARKDOWN
-from textual.geometry import Offset
 
 from hobnob.server import wire
 from hobnob.server.wire import Event
-from hobnob.tui.inline_driver import rows_up
 from hobnob.tui.records import Message
 from hobnob.tui.scrollback import Scrolled
 from hobnob.tui.transcript import ASSISTANT, USER, Entry, Phase, draft_entry, entry
@@ -83,19 +81,3 @@ def test_thoughts_are_one_row_when_they_are_over() -> None:
     reply.apply(Event(6, wire.MessageStop("completed", "end_turn")))
     printed = [row.text for row in scrolled.take(WIDTH)]
     assert printed == ["M", "▸ thoughts, 4 words", "", "Four.", ""]
-
-
-@pytest.mark.parametrize(
-    ("lengths", "cursor", "width", "up"),
-    [
-        ([0, 70, 60], Offset(69, 1), 80, Offset(69, 1)),
-        ([0, 70, 60], Offset(69, 1), 60, Offset(9, 2)),
-        ([0, 70, 60], Offset(4, 2), 30, Offset(4, 4)),
-        ([30, 30], Offset(0, 1), 30, Offset(0, 1)),
-        ([], Offset(3, 0), 0, Offset(0, 3)),
-    ],
-)
-def test_rows_that_a_narrower_terminal_wraps_are_counted(
-    lengths: list[int], cursor: Offset, width: int, up: Offset
-) -> None:
-    assert rows_up(lengths, cursor, width) == up
