@@ -15,18 +15,17 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from hobnob import __version__
+from hobnob.cli_arguments import Json, Url, group, on_terminal, serves, target_of, usage
+from hobnob.cli_history import history
 from hobnob.exits import Exit, ExitError
 
-if TYPE_CHECKING:
-    from hobnob.launch import Target
-
 VERBS = frozenset({"ask", "chat", "serve", "stop", "status", "history", "models", "key", "doctor"})
+_SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
 _ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
 _NAME = re.compile(r"[A-Za-z_]+")
 
@@ -42,31 +41,11 @@ A prompt that begins with a dash needs --:   hobnob -- "-5 + 3 = ?"
 A prompt that is a command's name needs ask: hobnob ask history
 """
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
-
-
-def _group(help: str) -> typer.Typer:
-    return typer.Typer(
-        help=help,
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings=_SETTINGS,
-        no_args_is_help=True,
-    )
-
-
-app = _group(HELP)
-history = _group("Read, search and delete conversations.")
-models = _group("The models on this machine.")
+app = group(HELP)
+models = group("The models on this machine.")
 app.add_typer(history, name="history")
 app.add_typer(models, name="models")
 
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Another server, with its key in HOBNOB_KEY."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON (docs/scripting.md).")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", show_default=False)]
 Continue = Annotated[
     bool, typer.Option("-c", "--continue", help="Go on with the newest conversation.")
@@ -88,11 +67,6 @@ Inline = Annotated[
     bool,
     typer.Option("--inline", help="The chat below its text, which the terminal itself scrolls."),
 ]
-ConversationId = Annotated[
-    str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
-]
-
-File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -140,11 +114,11 @@ def ask(
     Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
     Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
     """
-    if bare and not words and resume is None and (_on_terminal() or plain or inline):
+    if bare and not words and resume is None and (on_terminal() or plain or inline):
         given = url, continue_last, conversation, system, model, option
         return _open_chat(*given, plain=plain, inline=inline)
     if plain or inline:
-        raise _usage("--plain and --inline open the chat, which takes no prompt.")
+        raise usage("--plain and --inline open the chat, which takes no prompt.")
     from hobnob.launch import Target
     from hobnob.tui import ask as asking
     from hobnob.tui.plain import Notes
@@ -154,7 +128,7 @@ def ask(
     if resume is None:
         prompt = join(words or [], read_stdin(Notes(quiet=quiet).say))
     elif words or continue_last or conversation or system or model or option:
-        raise _usage("--resume takes no prompt: the reply it names has one.")
+        raise usage("--resume takes no prompt: the reply it names has one.")
     else:
         prompt = ""
     question = asking.Question(
@@ -202,9 +176,9 @@ def _open_chat(
     inline: bool,
 ) -> int:
     if plain and inline:
-        raise _usage("--plain and --inline are two ways to chat: choose one.")
-    if not _on_terminal():
-        raise _usage("The chat needs a terminal; `hobnob ask` reads a pipe and does without.")
+        raise usage("--plain and --inline are two ways to chat: choose one.")
+    if not on_terminal():
+        raise usage("The chat needs a terminal; `hobnob ask` reads a pipe and does without.")
     from hobnob.launch import Target
     from hobnob.tui import modes
 
@@ -293,7 +267,7 @@ def status(as_json: Json = False, url: Url = None) -> int:
     """Show the server, its engine and its model. Never starts one."""
     from hobnob.tui import verbs
 
-    return verbs.status(_target(url), as_json=as_json)
+    return verbs.status(target_of(url), as_json=as_json)
 
 
 @app.command()
@@ -316,85 +290,7 @@ def models_list(as_json: Json = False, url: Url = None) -> int:
     """The models that were found, the one in use marked."""
     from hobnob.tui import verbs
 
-    return verbs.models(_target(url), as_json=as_json)
-
-
-@history.command("list")
-def history_list(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 50,
-    as_json: Json = False,
-    url: Url = None,
-) -> int:
-    """Conversations, newest first."""
-    from hobnob.tui import verbs
-
-    return verbs.list_conversations(_target(url), limit=limit, as_json=as_json)
-
-
-@history.command("show")
-def history_show(id: ConversationId, as_json: Json = False, url: Url = None) -> int:
-    """The messages of a conversation."""
-    from hobnob.tui import verbs
-
-    return verbs.show(_target(url), id, as_json=as_json)
-
-
-@history.command("search")
-def history_search(
-    words: Annotated[list[str], typer.Argument(metavar="WORDS…")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 20,
-    as_json: Json = False,
-    url: Url = None,
-) -> int:
-    """Find messages by their words, best first."""
-    from hobnob.tui import verbs
-    from hobnob.tui.stdin import argument
-
-    query = " ".join(argument(word) for word in words)
-    return verbs.search(_target(url), query, limit=limit, as_json=as_json)
-
-
-@history.command("rm")
-def history_rm(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
-    url: Url = None,
-) -> int:
-    """Delete conversations for good."""
-    from hobnob.tui import verbs
-
-    if not yes and not _on_terminal(2):
-        raise _usage("Without a terminal to ask on, deleting needs -y.")
-    return verbs.remove(_target(url), ids, confirm=not yes)
-
-
-@history.command("backup")
-def history_backup(file: File, url: Url = None) -> int:
-    """Copy the whole history into FILE, also while the server runs."""
-    target = _target(url)
-    if _serves(target):
-        from hobnob.tui import verbs
-
-        verbs.backup(target, file)
-    else:
-        from hobnob import offline
-
-        offline.back_up(target.paths, file)
-    print(f"The history was copied to {file}.", file=sys.stderr)
-    return Exit.OK
-
-
-@history.command("restore")
-def history_restore(file: File) -> int:
-    """Put a backup in the place of the history; the old one is kept beside it."""
-    from hobnob import offline
-    from hobnob.paths import Paths
-
-    kept = offline.restore(Paths.home(), file)
-    print("The history was restored.", file=sys.stderr)
-    if kept is not None:
-        print(f"The one before is kept as {kept}.", file=sys.stderr)
-    return Exit.OK
+    return verbs.models(target_of(url), as_json=as_json)
 
 
 @app.command()
@@ -409,9 +305,9 @@ def doctor(
     from hobnob.tui.plain import print_json
 
     if not check_db:
-        raise _usage("Say what to look at: --check-db.")
-    target = _target(url)
-    if _serves(target):
+        raise usage("Say what to look at: --check-db.")
+    target = target_of(url)
+    if serves(target):
         from hobnob.tui import verbs
 
         problems = verbs.problems(target)
@@ -427,23 +323,6 @@ def doctor(
 
 
 # ---- arguments --------------------------------------------------------------------------------
-
-
-def _usage(sentence: str) -> typer.BadParameter:
-    return typer.BadParameter(sentence)
-
-
-def _target(url: str | None) -> Target:
-    from hobnob.launch import Target
-
-    return Target.choose(url)
-
-
-def _serves(target: Target) -> bool:
-    """Whether there is a server to ask; else the files are ours."""
-    from hobnob import launch
-
-    return target.url is not None or launch.find(target.paths) is not None
 
 
 def _text(value: str | None) -> str | None:
@@ -469,7 +348,7 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     rest = iter(given[:end])
     for one in rest:
         joined.append(one)
-        if one in ("-o", "--option"):
+        if given[0] in _SAMPLED and one in ("-o", "--option"):
             name = next(rest, None)
             value = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
             joined += [f"{name}={value}"] if value is not None else [name] if name else []
@@ -485,7 +364,7 @@ def _check_verb(arguments: Sequence[str]) -> None:
     word = arguments[0].lower()
     close = get_close_matches(word, sorted(VERBS), 1, 0.8)
     if close and arguments[0] not in VERBS:
-        raise _usage(
+        raise usage(
             f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
             f"(To ask about it: `hobnob ask {arguments[0]}`)"
         )
@@ -543,10 +422,6 @@ def _failure(error: ExitError, *, asked: bool) -> dict[str, object]:
     reply = Reply()
     reply.fail(error.code, error.message)
     return asdict(reply) if asked else {"error": reply.error}
-
-
-def _on_terminal(output: int = 1) -> bool:
-    return os.isatty(0) and os.isatty(output)
 
 
 def _open_standard_descriptors() -> None:

@@ -660,6 +660,7 @@ async def test_version_and_help(hobnob: Cli) -> None:
         (["ask", "-o"], ["ask", "-o"]),
         (["ask", "--", "-o", "seed", "1"], ["ask", "--", "-o", "seed", "1"]),
         (["--help"], ["--help"]),
+        (["history", "export", "-o", "out", "abcd"], ["history", "export", "-o", "out", "abcd"]),
     ],
 )
 def test_a_bare_prompt_becomes_ask_and_option_pairs_are_joined(

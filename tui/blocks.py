@@ -149,6 +149,15 @@ class Splitter:
             self._line(clean(partial))
         self._unwind(0)
 
+    @property
+    def open_fence(self) -> str:
+        """What closes the code block that would go on over whatever text came next; "" if none.
+
+        One inside a list or a quote ends with it.
+        """
+        leaf = self._open
+        return leaf.fence if leaf is not None and leaf.kind == CODE and not self._stack else ""
+
     def _probe(self) -> Splitter:
         """A copy that may be thrown away; its `blocks` start empty."""
         copy = Splitter()

@@ -28,6 +28,7 @@ from hobnob.tui.records import (
     Message,
     Replies,
     Run,
+    Tree,
     Turn,
     build,
     items,
@@ -139,6 +140,10 @@ class Client:
         params = {} if leaf is None else {"leaf": leaf, "newest": "true" if newest else "false"}
         raw = await self._line.json("GET", f"{_conversation(id)}/messages", params=params)
         return records.branch(raw)
+
+    async def tree(self, id: str) -> Tree:
+        """Every message of all branches."""
+        return records.tree(await self._line.json("GET", f"{_conversation(id)}/tree"))
 
     async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         raw = await self._line.json("GET", "/search", params={"q": query, "limit": limit})

@@ -96,6 +96,14 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Tree:
+    """A whole conversation: every message in the order of writing, parents before children."""
+
+    conversation: Conversation
+    messages: list[Message] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     conversation: str
     title: str = ""
@@ -122,6 +130,14 @@ def branch(raw: Any) -> Branch:
         build(Conversation, flat.conversation),
         [build(Message, one) for one in items(raw, "messages")],
         flat.siblings,
+    )
+
+
+def tree(raw: Any) -> Tree:
+    flat = build(Tree, raw)
+    return Tree(
+        build(Conversation, flat.conversation),
+        [build(Message, one) for one in items(raw, "messages")],
     )
 
 

@@ -6,10 +6,9 @@ Text is for people and may change; the JSON is a contract (docs/scripting.md).
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -17,15 +16,20 @@ from typing import Any, TypeVar
 
 from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
+from hobnob.tui import exchange
 from hobnob.tui.client import Client
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, print_json
 from hobnob.tui.records import Conversation, Hit, Message
+from hobnob.tui.whole_file import replacing
 
 T = TypeVar("T")
 
 SHORT_ID = 8
+PAGE = 500
+"""Conversations asked for at once where all are wanted: the most that the server gives."""
+
 _SPEAKERS = {"user": "You", "assistant": "Assistant"}
 _MARKS = str.maketrans("", "", "\x02\x03")
 
@@ -105,26 +109,34 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
     return Exit.OK
 
 
+def export(
+    target: Target, ids: Sequence[str] | None, *, as_json: bool, branches: bool, file: Path | None
+) -> Exit:
+    """The conversations, or with None all of them, on stdout or in a file."""
+
+    async def work(client: Client) -> None:
+        if ids is None:
+            chosen = [one.id for one in await _every_conversation(client)]
+        else:  # all are looked up before any is written
+            chosen = [(await client.conversation(id)).id for id in ids]
+        with _output(file) as output:
+            writer = exchange.Json() if as_json else exchange.Markdown(branches=branches)
+            output.write_now(writer.begin())
+            for id in dict.fromkeys(chosen):
+                with _passing_over_deleted(ids is None):
+                    output.write_now(writer.conversation(await client.tree(id)))
+            output.write_now(writer.end())
+
+    _once(target, work)
+    return Exit.OK
+
+
 def backup(target: Target, file: Path) -> Exit:
     """One file, in its place when it is complete; replaces an earlier one."""
-    part = file.with_name(f"{file.name}.part")
-    try:
-        if target.url is None and file.exists() and file.samefile(target.paths.database):
-            raise ExitError("A backup cannot go into the database itself.", Exit.USAGE, "usage")
-        part.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(part, flags, 0o600), "wb") as out:
-            _once(target, lambda client: client.backup(out.write), start=False)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, file)
-    except OSError as error:
-        raise ExitError(
-            f"The backup {file} cannot be written: {error.strerror}.", Exit.OUTPUT, "output_failed"
-        ) from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    if target.url is None and _is_same(file, target.paths.database):
+        raise ExitError("A backup cannot go into the database itself.", Exit.USAGE, "usage")
+    with replacing(file, "The backup") as out:
+        _once(target, lambda client: client.backup(out.write), start=False)
     return Exit.OK
 
 
@@ -152,6 +164,43 @@ def _once(
             return await work(client)
 
     return asyncio.run(run())
+
+
+async def _every_conversation(client: Client) -> list[Conversation]:
+    """Newest change first."""
+    found: list[Conversation] = []
+    while True:
+        before = found[-1].change if found else None
+        page = await client.conversations(limit=PAGE, before=before)
+        found += page
+        if len(page) < PAGE:
+            return found
+
+
+@contextmanager
+def _passing_over_deleted(allowed: bool) -> Iterator[None]:
+    """Whoever asks for all conversations does not miss one that was deleted meanwhile."""
+    try:
+        yield
+    except ClientError as error:
+        if not (allowed and error.code == "not_found"):
+            raise
+
+
+@contextmanager
+def _output(file: Path | None) -> Iterator[Output]:
+    if file is None or str(file) == "-":
+        yield Output.stdout()
+    else:
+        with replacing(file, "The export") as out:
+            yield Output(out.fileno(), terminal=out.isatty())
+
+
+def _is_same(file: Path, other: Path) -> bool:
+    try:
+        return file.samefile(other)
+    except OSError:
+        return False  # one of them is not there
 
 
 def _print(text: str) -> None:

@@ -102,6 +102,7 @@ class NativeRoutes:
         add(one, self.delete, methods=["DELETE"])
         add(f"{one}/messages", self.messages, methods=["GET"])
         add(f"{one}/messages", self.send, methods=["POST"])
+        add(f"{one}/tree", self.tree, methods=["GET"])
         add(f"{one}/replies", self.regenerate, methods=["POST"])
         add(f"{one}/plan", self.plan, methods=["POST"])
         add(f"{one}/warm", self.warm, methods=["POST"])
@@ -166,6 +167,13 @@ class NativeRoutes:
                 "siblings": {id: ids for id, ids in shown.items() if len(ids) > 1},
             }
         )
+
+    async def tree(self, id: str) -> Response:
+        """Every message of all branches, in the order of writing."""
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        tree = await self._store.messages(LOCAL_OWNER, found.id, tokens=False)
+        messages = [message_json(message) for message in tree]
+        return JSONResponse({"conversation": conversation_json(found), "messages": messages})
 
     async def send(
         self,

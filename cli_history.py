@@ -1,0 +1,131 @@
+"""`hobnob history`: conversations read, searched, exported, renamed, deleted, backed up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hobnob.cli_arguments import (
+    ConversationId,
+    File,
+    Json,
+    Url,
+    group,
+    on_terminal,
+    serves,
+    target_of,
+    usage,
+)
+from hobnob.exits import Exit
+
+history = group("Read, search, export, rename and delete conversations.")
+
+
+@history.command("list")
+def history_list(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 50,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Conversations, newest first."""
+    from hobnob.tui import verbs
+
+    return verbs.list_conversations(target_of(url), limit=limit, as_json=as_json)
+
+
+@history.command("show")
+def history_show(id: ConversationId, as_json: Json = False, url: Url = None) -> int:
+    """The messages of a conversation."""
+    from hobnob.tui import verbs
+
+    return verbs.show(target_of(url), id, as_json=as_json)
+
+
+@history.command("search")
+def history_search(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS…")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 20,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Find messages by their words, best first."""
+    from hobnob.tui import verbs
+    from hobnob.tui.stdin import argument
+
+    query = " ".join(argument(word) for word in words)
+    return verbs.search(target_of(url), query, limit=limit, as_json=as_json)
+
+
+@history.command("export")
+def history_export(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every conversation.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="To read; what happens without a choice.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything, all branches (docs/scripting.md).")
+    ] = False,
+    branches: Annotated[
+        bool, typer.Option("--branches", help="All branches in the Markdown too.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Instead of stdout.")
+    ] = None,
+    url: Url = None,
+) -> int:
+    """Write conversations as Markdown or JSON."""
+    if bool(ids) == every:
+        raise usage("Say which conversations: their ids, or --all.")
+    if as_markdown and as_json:
+        raise usage("--markdown and --json are two forms: choose one.")
+    from hobnob.tui import verbs
+
+    chosen = None if every else ids
+    return verbs.export(target_of(url), chosen, as_json=as_json, branches=branches, file=file)
+
+
+@history.command("rm")
+def history_rm(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
+    url: Url = None,
+) -> int:
+    """Delete conversations for good."""
+    from hobnob.tui import verbs
+
+    if not yes and not on_terminal(2):
+        raise usage("Without a terminal to ask on, deleting needs -y.")
+    return verbs.remove(target_of(url), ids, confirm=not yes)
+
+
+@history.command("backup")
+def history_backup(file: File, url: Url = None) -> int:
+    """Copy the whole history into FILE, also while the server runs."""
+    target = target_of(url)
+    if serves(target):
+        from hobnob.tui import verbs
+
+        verbs.backup(target, file)
+    else:
+        from hobnob import offline
+
+        offline.back_up(target.paths, file)
+    print(f"The history was copied to {file}.", file=sys.stderr)
+    return Exit.OK
+
+
+@history.command("restore")
+def history_restore(file: File) -> int:
+    """Put a backup in the place of the history; the old one is kept beside it."""
+    from hobnob import offline
+    from hobnob.paths import Paths
+
+    kept = offline.restore(Paths.home(), file)
+    print("The history was restored.", file=sys.stderr)
+    if kept is not None:
+        print(f"The one before is kept as {kept}.", file=sys.stderr)
+    return Exit.OK

@@ -1,0 +1,225 @@
+"""`hobnob history` against the whole HTTP edge, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support_edge import KEY, Edge, edge_at
+from support_turns import ME, said
+
+from hobnob import cli
+from hobnob.exits import Exit
+
+HOSTILE = 'A\x1b]52;c;cHduZWQ=\x1b\\B\x1b]0;owned\x07C\x1b[2J"D\x9d0;x\x9cE\rF\x08G'
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+History = Callable[..., Awaitable[Said]]
+
+
+@pytest.fixture
+async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
+    async with edge_at(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def history(
+    edge: Edge,
+    hobnob_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> History:
+    monkeypatch.setenv("HOBNOB_URL", edge.url)
+    monkeypatch.setenv("HOBNOB_KEY", KEY)
+
+    async def run(*arguments: str) -> Said:
+        capfd.readouterr()
+        code = await asyncio.to_thread(cli.run, ["history", *arguments])
+        out, err = capfd.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+async def replied(edge: Edge, turn: Any) -> Any:
+    """The turn, when its reply is complete."""
+    await edge.call("GET", f"/runs/{turn['run']['id']}/events")
+    return turn
+
+
+async def branched(edge: Edge) -> dict[str, str]:
+    """A conversation of two questions, the first of them with two answers; ids by name."""
+    first = await replied(edge, await edge.send("one?", title="A title", system="Be brief."))
+    id = first["conversation"]["id"]
+    second = await replied(edge, await edge.send("two?", id))
+    again = await edge.call(
+        "POST", f"/conversations/{id}/replies", json={"parent": first["message"]["id"]}
+    )
+    other = await replied(edge, again.json())
+    return {
+        "id": id,
+        "first": first["message"]["id"],
+        "reply": first["reply"]["id"],
+        "second": second["message"]["id"],
+        "last": second["reply"]["id"],
+        "other": other["reply"]["id"],
+    }
+
+
+# ---- export -----------------------------------------------------------------------------------
+
+
+async def test_markdown_has_a_front_matter_and_the_branch_that_is_shown(
+    edge: Edge, history: History
+) -> None:
+    ids = await branched(edge)
+    await edge.call("PATCH", f"/conversations/{ids['id']}", json={"head": ids["last"]})
+    result = await history("export", ids["id"][:6])
+    assert (result.code, result.err) == (0, "")
+    front, _, body = result.out.removeprefix("---\n").partition("\n---\n")
+    fields = dict(line.split(": ", 1) for line in front.split("\n"))
+    assert fields["title"] == '"A title"'
+    assert (fields["id"], fields["models"]) == (f'"{ids["id"]}"', '["tiny.gguf"]')
+    assert fields["created"].endswith("Z") and fields["updated"] >= fields["created"]
+    assert body == (
+        "\n## System\n\nBe brief.\n\n## User\n\none?\n\n## Assistant\n\nHello, world!\n\n"
+        "## User\n\ntwo?\n\n## Assistant\n\nHello, world!\n"
+    )
+
+
+async def test_markdown_of_all_branches_has_each_message_once_and_says_where_they_part(
+    edge: Edge, history: History
+) -> None:
+    ids = await branched(edge)
+    shown = {name: id[:8] for name, id in ids.items()}
+    out = (await history("export", "--markdown", "--branches", ids["id"])).out
+    headings = [line for line in out.split("\n") if line.startswith("#")]
+    assert headings == [
+        "## System",
+        f"## User · {shown['first']}",
+        f"## Assistant · {shown['other']}",
+        f"# Another branch, after {shown['first']}",
+        f"## Assistant · {shown['reply']}",
+        f"## User · {shown['second']}",
+        f"## Assistant · {shown['last']}",
+    ]
+
+
+async def test_json_holds_every_message_with_its_parent(edge: Edge, history: History) -> None:
+    ids = await branched(edge)
+    result = await history("export", "--json", ids["id"], ids["id"][:5])
+    assert result.out.isascii()
+    whole = json.loads(result.out)
+    (one,) = whole["conversations"]
+    assert (whole["version"], one["id"], one["title"]) == (1, ids["id"], "A title")
+    assert (one["system"], one["head"]) == ("Be brief.", ids["other"])
+    assert {message["id"]: message["parent"] for message in one["messages"]} == {
+        ids["first"]: None,
+        ids["reply"]: ids["first"],
+        ids["second"]: ids["reply"],
+        ids["last"]: ids["second"],
+        ids["other"]: ids["first"],
+    }
+    reply = one["messages"][1]
+    assert (reply["text"], reply["status"], reply["role"]) == (
+        "Hello, world!",
+        "completed",
+        "assistant",
+    )
+    assert reply["usage"]["completion_tokens"] > 0 and reply["model"] == "tiny.gguf"
+
+
+async def test_all_are_exported_however_many_pages_they_fill(
+    edge: Edge, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hobnob.tui.verbs.PAGE", 2)
+    for number in range(5):
+        await said(edge.store, f"question {number}")
+    whole = json.loads((await history("export", "--all", "--json")).out)
+    asked = [one["messages"][0]["text"] for one in whole["conversations"]]
+    assert asked == [f"question {number}" for number in (4, 3, 2, 1, 0)]
+    text = (await history("export", "--all")).out
+    assert [text.count(f"question {number}\n") for number in range(5)] == [1] * 5
+
+
+async def test_an_empty_history_is_an_empty_export(history: History) -> None:
+    assert json.loads((await history("export", "--all", "--json")).out)["conversations"] == []
+    assert (await history("export", "--all")).out == ""
+
+
+async def test_an_export_goes_into_a_private_file_that_is_there_when_it_is_complete(
+    edge: Edge, history: History, tmp_path: Path
+) -> None:
+    turn = await said(edge.store, HOSTILE)
+    file = tmp_path / "out.md"
+    file.write_text("the one before")
+    result = await history("export", turn.conversation.id, "nothing", "-o", str(file))
+    assert (result.code, result.out) == (Exit.NOT_FOUND, "")
+    assert file.read_text() == "the one before"
+    result = await history("export", "-o", str(file), turn.conversation.id)
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert HOSTILE.encode() in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir() if "part" in one.name] == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+async def test_an_export_onto_a_full_disk_fails_and_a_device_stays_what_it_is(
+    edge: Edge, history: History
+) -> None:
+    turn = await said(edge.store, "hi")
+    result = await history("export", turn.conversation.id, "-o", "/dev/full")
+    assert result.code == Exit.OUTPUT and "No space left" in result.err
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+async def test_an_export_cannot_drive_a_terminal(
+    edge: Edge, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await said(edge.store, HOSTILE, HOSTILE)
+    await edge.store.update_conversation(ME, turn.conversation.id, title=HOSTILE, system=HOSTILE)
+    monkeypatch.setattr("os.isatty", lambda descriptor: True)
+    for form in ("--markdown", "--json"):
+        shown = (await history("export", form, "--branches", turn.conversation.id)).out
+        assert "A" in shown
+        assert not [c for c in shown if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "ids, or --all"),
+        (["--all", "abcd"], "ids, or --all"),
+        (["--all", "--json", "--markdown"], "choose one"),
+    ],
+)
+async def test_an_export_of_nothing_or_of_two_things_is_wrong_use(
+    history: History, arguments: list[str], words: str
+) -> None:
+    result = await history("export", *arguments)
+    assert result.code == Exit.USAGE and words in result.err
+
+
+async def test_a_reply_that_is_still_written_is_exported_as_far_as_it_is(
+    edge: Edge, history: History, tmp_path: Path
+) -> None:
+    async with edge_at(tmp_path / "slow", playing=False) as slow:
+        turn = await slow.send("hi")
+        os.environ["HOBNOB_URL"] = slow.url
+        out = (await history("export", turn["conversation"]["id"])).out
+    assert "## Assistant (queued)" in out or "## Assistant (running)" in out

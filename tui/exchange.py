@@ -1,0 +1,139 @@
+"""Conversations as files for others: Markdown to read, JSON with everything. Pure.
+
+The JSON is a contract (docs/scripting.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from hobnob.tui.blocks import Splitter
+from hobnob.tui.clean import one_line
+from hobnob.tui.records import Message, Tree
+
+VERSION = 1
+"""Of the JSON. Fields may be added without a new one."""
+
+SHORT_ID = 8
+_NOT_OURS_TO_KEEP = ("conversation", "run", "change")
+
+
+class Json:
+    """One object, one conversation a line. ASCII, like all our JSON."""
+
+    def __init__(self) -> None:
+        self._between = ""
+
+    def begin(self) -> str:
+        return f'{{"version": {VERSION}, "conversations": ['
+
+    def conversation(self, tree: Tree) -> str:
+        messages = [_kept(asdict(one)) for one in tree.messages]
+        whole = {**_kept(asdict(tree.conversation)), "messages": messages}
+        before, self._between = self._between, ","
+        return f"{before}\n{json.dumps(whole, ensure_ascii=True)}"
+
+    def end(self) -> str:
+        return "]}\n"
+
+
+class Markdown:
+    """The branch that is shown, or with `branches` all of them, each message once."""
+
+    def __init__(self, *, branches: bool = False) -> None:
+        self._branches = branches
+        self._between = ""
+
+    def begin(self) -> str:
+        return ""
+
+    def conversation(self, tree: Tree) -> str:
+        parts = [_front_matter(tree)]
+        if tree.conversation.system:
+            parts.append(f"## System\n\n{_body(tree.conversation.system)}")
+        shown = _branch(tree, tree.conversation.head)
+        parts += [self._message(one) for one in shown]
+        if self._branches:
+            parts += self._others(tree, shown)
+        before, self._between = self._between, "\n"
+        return before + "\n\n".join(parts) + "\n"
+
+    def end(self) -> str:
+        return ""
+
+    def _others(self, tree: Tree, shown: Sequence[Message]) -> list[str]:
+        parts = []
+        written = {one.id for one in shown}
+        parents = {one.parent for one in tree.messages}
+        for leaf in tree.messages:
+            if leaf.id in parents or leaf.id in written:
+                continue
+            new = [one for one in _branch(tree, leaf.id) if one.id not in written]
+            parts.append(f"# Another branch, {_place(new[0].parent)}")
+            parts += [self._message(one) for one in new]
+            written |= {one.id for one in new}
+        return parts
+
+    def _message(self, one: Message) -> str:
+        heading = f"## {one_line(one.role).capitalize()}"
+        if self._branches:
+            heading += f" · {one.id[:SHORT_ID]}"
+        if one.status != "completed":
+            heading += f" ({one_line(one.status)})"
+        return f"{heading}\n\n{_body(one.text)}".rstrip("\n")
+
+
+def _kept(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _NOT_OURS_TO_KEEP}
+
+
+def _front_matter(tree: Tree) -> str:
+    one = tree.conversation
+    models = dict.fromkeys(message.model for message in tree.messages if message.model)
+    lines = [
+        f"title: {_quoted(one.title)}",
+        f"id: {_quoted(one.id)}",
+        f"models: [{', '.join(_quoted(model) for model in models)}]",
+        f"created: {_time(one.created_at)}",
+        f"updated: {_time(one.updated_at)}",
+    ]
+    if one.settings:
+        lines.append(f"settings: {json.dumps(one.settings)}")
+    return "\n".join(["---", *lines, "---"])
+
+
+def _branch(tree: Tree, leaf: str | None) -> list[Message]:
+    """From the root to the leaf."""
+    by_id = {one.id: one for one in tree.messages}
+    branch: list[Message] = []
+    while leaf is not None and leaf in by_id:
+        branch.append(by_id[leaf])
+        leaf = by_id[leaf].parent
+    return branch[::-1]
+
+
+def _place(parent: str | None) -> str:
+    return "from the start" if parent is None else f"after {parent[:SHORT_ID]}"
+
+
+def _body(text: str) -> str:
+    """The text as it is. A code block that a cut reply left open would go on over the next
+    heading, so it is closed."""
+    text = text.rstrip("\n")
+    splitter = Splitter()
+    splitter.feed(text + "\n")
+    fence = splitter.open_fence
+    return f"{text}\n{fence}" if fence else text
+
+
+def _quoted(text: str) -> str:
+    """A JSON string, which is one of YAML too."""
+    return json.dumps(one_line(text), ensure_ascii=False)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
