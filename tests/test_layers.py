@@ -98,7 +98,8 @@ def test_the_client_knows_of_the_server_only_what_travels() -> None:
 
 
 def test_textual_is_used_by_the_app_and_never_by_what_the_cli_shares() -> None:
-    for name in ("client", "transcript", "blocks", "clean"):
+    shared = ("client", "transcript", "blocks", "clean", "linear", "linear_commands", "telling")
+    for name in shared:
         assert "textual" not in foreign(imports(MODULES[f"hobnob.tui.{name}"])), name
     outside = [n for n in MODULES if not n.startswith("hobnob.tui.")]
     assert [n for n in outside if "textual" in foreign(imports(MODULES[n]))] == []

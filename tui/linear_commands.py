@@ -27,15 +27,17 @@ OWN = {
     "/reconnect": "connect again and read this conversation anew",
 }
 """What the app does by keys."""
-SCREEN_ONLY = {"/theme", "/compare", "/comparisons"}
-COMMANDS = {n: about for n, about in commands.COMMANDS.items() if n not in SCREEN_ONLY} | OWN
+SCREEN_ONLY = frozenset({"/compare", "/comparisons", "/theme"})
+"""What lines of text have no place for. They are known, so that none is sent to the model."""
+COMMANDS = commands.COMMANDS | OWN
+OFFERED = {name: about for name, about in COMMANDS.items() if name not in SCREEN_ONLY}
 
 
 def completions(text: str) -> list[str]:
     """The commands that a text may become."""
     if not text.startswith("/"):
         return []
-    return [name for name in COMMANDS if name.startswith(text)]
+    return [name for name in OFFERED if name.startswith(text)]
 
 
 class LinearCommands:
@@ -222,7 +224,7 @@ class LinearCommands:
         self._chat.put(text or "")
 
     def _help(self) -> None:
-        for name, about in COMMANDS.items():
+        for name, about in OFFERED.items():
             self._chat.write(f"{name}: {about}\n")
         self._chat.write(HELP)
 

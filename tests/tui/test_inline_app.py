@@ -169,6 +169,29 @@ async def test_an_opened_conversation_is_printed_with_its_end(
     assert "30 earlier messages" in rows
 
 
+async def test_screens_open_below_the_text_and_leave_it_as_it_was(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.conversations = [{"id": CONVERSATION, "title": "Knots", "updated_at": 1}]
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("hi\r")
+        await session.until("tokens")
+        for key, shown in (("\x1bOP", "The input"), ("\x1bOR", "Search all"), ("\x10", "Search")):
+            session.type(key)
+            await session.until(shown)
+            session.type("\x1b")
+            await session.until(READY)
+        session.type("\x13")
+        await session.until("Knots")
+        session.type("\x13")
+        await session.until(READY)
+        session.type("\x11")
+        assert await session.ends() == 0
+        rows = [row for row in scrolled(session) if row]
+    assert rows[-5:-1] == ["hi", "fake-model", "Hello world.", "10 prompt tokens · 2 tokens"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_it_with_its_code_and_keeps_the_draft(
     hobnob: Cli, number: signal.Signals

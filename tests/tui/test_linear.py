@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from fake_server import (
@@ -33,6 +34,7 @@ from support_session import SHELL, Session
 
 from hobnob.server import wire
 from hobnob.server.wire import Event
+from hobnob.tui.linear_commands import COMMANDS, SCREEN_ONLY, LinearCommands
 
 EVENTS = f"/runs/{RUN}/events"
 NEW = "/conversations/new/messages"
@@ -415,12 +417,21 @@ async def test_commands_ask_for_what_they_need(server: FakeServer, hobnob: Cli) 
         session.type("/thoughts\r")
         await session.until("there are none")
         session.type("/theme\r")
-        await session.until("fake-model: Hello world.")  # no command here: only text
+        await session.until("/theme is for the full screen only")
+        session.type("/etc/passwd\r")
+        await session.until("fake-model: Hello world.")  # no command: only text
         session.type("/edit\r")
-        await session.until("You: /theme")
+        await session.until("You: /etc/passwd")
         session.type("\x15/quit\r")
         assert await session.ends() == 0
-    assert sent(server) == ["/theme"]
+    assert sent(server) == ["/etc/passwd"]
+
+
+def test_every_command_runs_or_is_known_not_to() -> None:
+    chat = LinearCommands(MagicMock())
+    runs = set(chat._does) | {"/quit"}
+    assert runs | SCREEN_ONLY == set(COMMANDS)
+    assert runs & SCREEN_ONLY == set()
 
 
 async def test_an_unreachable_server_is_said_and_a_message_is_kept(tmp_path: Path) -> None:
