@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 SEEDS ?= 100000
+ROUNDS ?= 100
 
 .PHONY: chat test check fix bench chaos install install-dev
 
@@ -26,9 +27,10 @@ fix: install-dev  ## let ruff mend what it can
 bench: install-dev  ## ratios against other servers, see bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: install-dev  ## force of every kind, long: SEEDS= histories, every cut, and kills
+chaos: install-dev  ## force of every kind, long: every cut, SEEDS= histories, ROUNDS= kills of each kind
 	@HOBNOB_CUTS=all $(BIN)/python -m pytest -q tests/chaos/test_cuts.py
 	@$(BIN)/python -m tests.chaos.simulate --seeds $(SEEDS)
+	@$(BIN)/python -m tests.chaos.killers --rounds $(ROUNDS)
 
 install:
 	@$(PYTHON) tools/install.py chat
