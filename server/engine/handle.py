@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from hobnob.server.engine import snapshot_files
 from hobnob.server.engine.process import WORKER, BadFrame, EngineProcess
 from hobnob.server.engine.protocol import (
@@ -288,6 +290,8 @@ class Engine:
                 self._questions.can_ask(self._send)
             case Ready():
                 self._alive_at = _now()
+                if report.measured is not None:  # a reply that waits for the next one waits less
+                    self._configure = structs.replace(self._configure, measured=report.measured)
                 self._publish(state=EngineState.READY, ready=report, load_done=1.0)
             case LoadFailed():
                 failure = Failure(report.code, report.message)

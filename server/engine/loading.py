@@ -25,7 +25,7 @@ from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.draft_model import DraftModel
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.protocol import Configure, Ready, Stepped
+from hobnob.server.engine.protocol import Configure, Measured, Ready, Stepped
 from hobnob.server.engine.snapshot_files import Disk
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Speculation
@@ -60,13 +60,11 @@ def load(
         raise
     device = llama.gpus()[0].name if layers else "cpu"
     threads = _threads(asked, sizes.n_threads, on_gpu=layers > 0)
-    probed = exactness.probe(
-        model, model.n_vocab, sizes.n_ubatch, threads.choose(time.perf_counter())
-    )
-    model.ordered = model.ordered and probed.exact_rows > 0
+    measured = _measured(asked, model, (device, layers), sizes, threads)
+    model.ordered = model.ordered and measured.exact_rows > 0
     model.clear()
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
-    of = fingerprint.of(Path(asked.model), (*model.traits, device, layers, probed.exact_rows))
+    of = fingerprint.of(Path(asked.model), (*model.traits, device, layers, measured.exact_rows))
     memory = Memory(
         model,
         cells,
@@ -76,12 +74,12 @@ def load(
     )
     target_s = asked.target_gap_ms / 1000 or (GPU_TARGET_GAP_SECONDS if layers else 0.0)
     pace = Pace(sizes.n_ubatch, target_s)
-    pace.observe(0, *probed.step)
+    pace.observe(0, measured.rows, measured.seconds)
     steps = Steps(
         model,
         memory,
         _words(weights.vocab),
-        Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, probed.exact_rows, model.n_outputs),
+        Limits(sizes.n_ctx, sizes.n_running, sizes.n_ubatch, measured.exact_rows, model.n_outputs),
         pace=pace,
         threads=threads,
         clock=time.perf_counter,
@@ -96,10 +94,28 @@ def load(
         n_threads=sizes.n_threads,
         gpu_layers=layers,
         device=device,
-        exact_rows=probed.exact_rows,
+        exact_rows=measured.exact_rows,
         explain=[*explain, *sizes.explain, *draft.explain],
+        measured=measured,
     )
     return steps, ready
+
+
+def _measured(
+    asked: Configure,
+    model: llama.Model,
+    place: tuple[str, int],
+    sizes: sizing.Sizes,
+    threads: Threads,
+) -> Measured:
+    """By the engine before, if it ran on the same: measuring takes longer than loading."""
+    parts = (*model.traits, *place, sizes.n_ubatch, sizes.n_threads)
+    of = fingerprint.of(Path(asked.model), parts)
+    if asked.measured is not None and asked.measured.of == of:
+        return asked.measured
+    chosen = threads.choose(time.perf_counter())
+    probed = exactness.probe(model, model.n_vocab, sizes.n_ubatch, chosen)
+    return Measured(of, probed.exact_rows, *probed.step)
 
 
 def code(asked: Configure) -> str:

@@ -19,6 +19,15 @@ class Message(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """Base of everything that travels; the class name is the tag."""
 
 
+class Measured(msgspec.Struct, array_like=True, frozen=True):
+    """What an engine found out at its load, so that its successor need not."""
+
+    of: bytes  # the fingerprint of what it holds for
+    exact_rows: int
+    rows: int  # of the largest step that was tried
+    seconds: float  # and what that took
+
+
 # ---- server to engine -------------------------------------------------------------------------
 
 
@@ -40,6 +49,7 @@ class Configure(Message, frozen=True, tag=True, array_like=True):
     snapshot_disk_bytes: int = 0  # 0 means 0 here
     snapshot_ram_bytes: int = -1  # with states of runs that are put aside; -1: choose
     draft_model: str = ""  # path of a small GGUF file of the same vocabulary; "": none
+    measured: Measured | None = None  # by an engine before
 
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True):
@@ -165,6 +175,7 @@ class Ready(Message, frozen=True, tag=True, array_like=True):
     device: str  # "cpu" or the device's name
     exact_rows: int  # steps of at most this many rows are bit-equal; 0: none are
     explain: list[str] = []  # one line per choice made for the user
+    measured: Measured | None = None  # for the next engine's Configure
 
 
 class LoadFailed(Message, frozen=True, tag=True, array_like=True):

@@ -58,7 +58,8 @@ class Worker:
             return
         self._send(p.TextReady("Fake", "v", "t", True, 1000, 2048))
         self._send(p.LoadProgress(0.5))
-        self._send(p.Ready(1024, 4096, 4, 512, 1, 0, "cpu", 63))
+        measured = configure.measured or p.Measured(b"%d" % os.getpid(), 63, 128, 0.5)
+        self._send(p.Ready(1024, 4096, 4, 512, 1, 0, "cpu", 63, measured=measured))
 
     def _fault(self, name: str) -> None:
         if name == "die":

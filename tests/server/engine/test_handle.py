@@ -91,6 +91,19 @@ async def engine_at(
         await engine.close()
 
 
+async def test_what_one_process_measured_is_told_to_the_next(tmp_path: Path) -> None:
+    async with engine_at(tmp_path) as witness:
+        await witness.until_ready()
+        first = witness.engine.status
+        assert first.ready is not None and first.ready.measured is not None
+        assert first.ready.measured.of == b"%d" % (first.pid or 0)
+        os.kill(first.pid or 0, signal.SIGKILL)
+        await witness.until_ready(restarts=1)
+        second = witness.engine.status
+        assert second.pid != first.pid and second.ready is not None
+        assert second.ready.measured == first.ready.measured
+
+
 def submit(run: str) -> Submit:
     return Submit(run, [1, 2], Sampling(seed=1))
 

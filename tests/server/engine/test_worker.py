@@ -22,6 +22,7 @@ from hobnob.server.engine.protocol import (
     Forget,
     LoadFailed,
     LoadProgress,
+    Measured,
     Output,
     Ready,
     Render,
@@ -134,6 +135,24 @@ def test_from_loading_to_a_reply_and_a_clean_end(process: Process) -> None:
     process.send(Shutdown())
     assert process.popen.wait(DEADLINE_SECONDS) == 0
     assert "Traceback" not in process.log.read_text()
+
+
+def test_what_an_engine_measured_spares_the_next_one_the_measuring(tmp_path: Path) -> None:
+    def ready(measured: Measured | None) -> Ready:
+        process = Process(tmp_path / "engine.log")
+        try:
+            process.send(msgspec.structs.replace(configure(), measured=measured))
+            return process.until(Ready)
+        finally:
+            process.close()
+
+    measured = ready(None).measured
+    assert measured is not None and (measured.exact_rows, measured.rows) == (128, 128)
+    told = msgspec.structs.replace(measured, exact_rows=77)
+    assert (ready(told).exact_rows, ready(told).measured) == (77, told)
+    again = ready(msgspec.structs.replace(told, of=b"another model"))
+    assert again.exact_rows == 128
+    assert again.measured is not None and again.measured.of == measured.of
 
 
 def test_two_runs_share_steps_and_a_cancelled_one_leaves_the_other(process: Process) -> None:
