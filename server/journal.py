@@ -15,7 +15,10 @@ from typing import Protocol
 from hobnob.server import wire
 from hobnob.server.live import LiveRun
 from hobnob.server.log import LogEntry
-from hobnob.store.values import Append, Closed, LoggedEvent, StoreError, WriteFailed
+from hobnob.store.values import Append, Closed, LoggedEvent, Stale, StoreError, WriteFailed
+
+_FOR_GOOD = (Closed, Stale)
+"""The writer has ended, or another server has taken over: its runs are no longer ours to show."""
 
 _DELETED = "Its conversation was deleted."
 
@@ -162,8 +165,8 @@ class Journal:
         owed = list(self._owed.values())
         try:
             passed_over = set(await self._store.append([_append(live) for live in owed]))
-        except Closed:
-            raise  # for good: this server can log nothing any more
+        except _FOR_GOOD:
+            raise  # this server can log nothing any more
         except WriteFailed as error:
             self._note_failure(error)
             return _Written()
@@ -181,7 +184,7 @@ class Journal:
         for live in owed:
             try:
                 passed_over = await self._store.append([_append(live)])
-            except Closed:
+            except _FOR_GOOD:
                 raise
             except WriteFailed as error:
                 self._note_failure(error)

@@ -82,6 +82,16 @@ def write_state(path: Path, state: State) -> None:
     os.replace(fresh, path)
 
 
-def remove_state(path: Path) -> None:
-    """Only while the lock is held. Safe to call twice."""
+def remove_state(path: Path, *, pid: int | None = None) -> None:
+    """Only while the lock is held. Safe to call twice. With `pid` only that server's: where the
+    lock file was removed under us, another may serve by now."""
+    if pid is not None and _pid_in(path) not in (None, pid):
+        return
     path.unlink(missing_ok=True)
+
+
+def _pid_in(path: Path) -> int | None:
+    try:
+        return int(json.loads(path.read_bytes())["pid"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

@@ -158,14 +158,14 @@ async def _until_stopped(
         await asyncio.wait({serving, wish}, return_when=asyncio.FIRST_COMPLETED)
         loop.call_later(STOP_SECONDS, _give_up, setup.paths)
         lifecycle.request_stop()
-        remove_state(setup.paths.state_file)
+        remove_state(setup.paths.state_file, pid=os.getpid())
         await _say_goodbye(runs)
         server.should_exit = True
         loop.call_later(LINGER_SECONDS, server.let_go)
         await asyncio.gather(serving, engine.close())
     finally:
         wish.cancel()
-        remove_state(setup.paths.state_file)
+        remove_state(setup.paths.state_file, pid=os.getpid())
 
 
 async def _say_goodbye(runs: Runs) -> None:
@@ -240,7 +240,7 @@ def _give_up(paths: Paths) -> None:
 
 def _leave(paths: Paths, code: int) -> None:
     """At once. The lock and the engine's socket go with the process; the store survives it."""
-    remove_state(paths.state_file)
+    remove_state(paths.state_file, pid=os.getpid())
     logging.shutdown()
     os._exit(code)
 

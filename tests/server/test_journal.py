@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from support_runs import OWNER, bench_at, drain, next_of, numbered, stop_of, text_of, types_of
 
 from hobnob.server import wire
-from hobnob.store.values import Append, Closed, StoreError
+from hobnob.store.values import Append, Closed, Stale, StoreError
 
 WHOLE = "Hello, world!"
 
@@ -135,14 +136,18 @@ async def test_a_fault_of_the_journal_ends_every_reader_and_is_reported(tmp_path
         bench.faults.clear()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [Closed("The thread that writes has ended."), Stale("Another server has taken over.")],
+)
 async def test_a_store_that_has_closed_for_good_breaks_the_server_and_is_no_full_disk(
-    tmp_path: Path,
+    tmp_path: Path, error: StoreError
 ) -> None:
     async with bench_at(tmp_path) as bench:
         turn = await bench.send()
         reader = await bench.runs.follow(OWNER, turn.run.id)
         await next_of(reader, wire.BlockStart)
-        bench.store.broken = Closed("The thread that writes has ended.")
+        bench.store.broken = error
         bench.engine.step()
         (last,) = await drain(reader)
         assert isinstance(last.payload, wire.StreamError) and last.payload.code == "internal"

@@ -82,3 +82,12 @@ def test_a_stale_state_file_is_replaced_and_removing_twice_is_fine(tmp_path: Pat
     remove_state(path)
     remove_state(path)
     assert not path.exists()
+
+
+def test_a_server_that_ends_leaves_the_state_of_its_successor_alone(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    write_state(path, STATE)
+    remove_state(path, pid=2)
+    assert json.loads(path.read_text())["pid"] == 1
+    remove_state(path, pid=1)
+    assert not path.exists()

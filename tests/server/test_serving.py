@@ -22,6 +22,7 @@ import pytest
 from hobnob.paths import Paths
 from hobnob.server import serving
 from hobnob.server.lifecycle import Lifecycle
+from hobnob.server.lock import AlreadyServing, Lock
 from hobnob.server.wire import API
 from hobnob.store.store import Store
 
@@ -280,6 +281,43 @@ async def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None
                     break
         whole = seen[: seen.rindex("\n\n")]
         assert again.startswith(whole)
+
+
+def numbered(stream: str) -> dict[str, str]:
+    """Whole events by their number."""
+    blocks = [block for block in stream.split("\n\n")[:-1] if "\nid: " in block]
+    return {block.rpartition("\nid: ")[2].split("\n")[0]: block for block in blocks}
+
+
+async def test_a_server_that_slept_while_another_took_over_shows_nothing_of_its_own_and_ends(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as first:
+        path = f"{API}/runs/{await first.start_run()}/events"
+        early = ""
+        async with first.client.stream("GET", path) as answer:
+            parts = answer.aiter_text()
+            while early.count("word") < 3:
+                early += await anext(parts)
+            first.child.send_signal(signal.SIGSTOP)
+            with pytest.raises(AlreadyServing):  # asleep or not, it holds the lock
+                Lock.acquire(first.paths.lock_file)
+            first.paths.lock_file.unlink()  # as who tidies up the wrong folder does
+            async with process(tmp_path) as second:
+                later = ""
+                async with second.client.stream("GET", path) as other:
+                    async for part in other.aiter_text():
+                        later += part
+                        if later.count("word") > early.count("word") + 50:
+                            break
+                first.child.send_signal(signal.SIGCONT)
+                async for part in parts:
+                    early += part
+                assert "event: error" in early.rpartition("\n\n")[0].rpartition("\n\n")[2]
+                assert numbered(early).items() <= numbered(later).items()
+                assert (await first.ended())[0] == 1
+                assert _state(second.paths)["pid"] == second.child.pid
+                assert (await second.client.get("/health")).status_code == 200
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
