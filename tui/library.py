@@ -10,6 +10,7 @@ import asyncio
 from typing import ClassVar
 
 from hobnob.tui.line import Line
+from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Conversation
 
 PAGE = 50
@@ -24,12 +25,14 @@ class Library:
         self._line = line
         self._all: list[Conversation] = []
         self._deleted: dict[str, float] = {}
+        self._leaving: set[str] = set()  # the server is being told
         self.query = ""
         self.has_more = False
 
     @property
     def shown(self) -> list[Conversation]:
-        return [one for one in self._all if one.id not in self._deleted]
+        gone = self._leaving | self._deleted.keys()
+        return [one for one in self._all if one.id not in gone]
 
     async def refresh(self) -> None:
         """Read as many again as there are now, from the newest on."""
@@ -68,11 +71,22 @@ class Library:
         await self._delete(list(self._deleted))
 
     async def _delete(self, ids: list[str]) -> None:
+        """Each is taken at once: another call leaves it alone, and it cannot be undone any more.
+        Raises the first ClientError after all were tried; what failed is shown again."""
+        client = self._line.client
+        if client is None:
+            return
         for id in ids:
-            if self._line.client is None:
-                return
+            del self._deleted[id]
+        self._leaving.update(ids)
+        failed: ClientError | None = None
+        for id in ids:
             try:
-                await self._line.client.delete_conversation(id)
+                await client.delete_conversation(id)
+                self._all = [one for one in self._all if one.id != id]
+            except ClientError as error:
+                failed = failed or error
             finally:
-                self._deleted.pop(id, None)
-            self._all = [one for one in self._all if one.id != id]
+                self._leaving.discard(id)
+        if failed is not None:
+            raise failed

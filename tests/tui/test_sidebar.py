@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 
 import pytest
@@ -11,6 +12,7 @@ from textual.app import App, ComposeResult
 
 from hobnob.tui.library import Library
 from hobnob.tui.line import Line
+from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Conversation
 from hobnob.tui.sidebar import Sidebar, day_name, title
 
@@ -103,3 +105,36 @@ async def test_a_deletion_is_undone_or_done() -> None:
     assert "c0002" in client.talks
     await books.delete_all()
     assert "c0002" not in client.talks
+
+
+async def test_two_deletions_that_fall_due_together_are_each_done_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And neither can be undone while the server is being told."""
+    books, client = library(4)
+    await books.refresh()
+    delete, told = client.delete_conversation, asyncio.Event()
+    asked: list[str] = []
+
+    async def slowly(id: str) -> None:
+        asked.append(id)
+        await told.wait()
+        if id == "c0003":
+            raise ClientError("unreachable", "The server cannot be reached.")
+        await delete(id)
+
+    monkeypatch.setattr(client, "delete_conversation", slowly)
+    monkeypatch.setattr(Library, "UNDO_SECONDS", 0.0)
+    for id in ("c0002", "c0003", "c0004"):
+        books.delete_later(id)
+    both = [asyncio.create_task(books.delete_due()) for _ in range(2)]
+    await asyncio.sleep(0)
+    books.undo()
+    assert [one.id for one in books.shown] == ["c0001"]
+    told.set()
+    with pytest.raises(ClientError):
+        await both[0]
+    await both[1]
+    assert asked == ["c0002", "c0003", "c0004"]
+    assert [one.id for one in books.shown] == ["c0003", "c0001"]
+    assert sorted(client.talks) == ["c0001", "c0003"]
