@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from textual import work
-from textual.app import App
 
 from hobnob.tui import clipboard
+from hobnob.tui.drawing import DrawingApp
 
 
-class CopyingApp(App[int]):
+class CopyingApp(DrawingApp):
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own way in (mouse selection, Ctrl+C) takes ours."""
         self._clipboard = text

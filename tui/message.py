@@ -66,6 +66,7 @@ class MessageView(Growing, Widget, can_focus=True):
         number: int
 
     def __init__(self, entry: Entry) -> None:
+        self._keeps_rows = False  # while a layout changes the height alone
         super().__init__(classes="user" if entry.role == USER else "reply")
         self.entry = entry
         self._layout_rows: MessageRows | None = None
@@ -90,10 +91,12 @@ class MessageView(Growing, Widget, can_focus=True):
         before = len(made.rows)
         first = made.update()
         self._forget(first)
+        changed = Region(0, first, self.size.width, max(before, len(made.rows)) - first)
         if len(made.rows) != before:
-            self.refresh(layout=True)
+            self._set_dirty(changed)
+            self.refresh(layout=True, repaint=False)
         elif first < before:
-            self.refresh(Region(0, first, self.size.width, before - first))
+            self.refresh(changed)
 
     def set_left_out(self, left_out: bool) -> None:
         """Show whether the message was left out of the last prompt."""
@@ -127,6 +130,20 @@ class MessageView(Growing, Widget, can_focus=True):
             self._layout_rows = fresh
             self._strips.clear()
         return max(len(self.rows), 1)
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """Only higher or lower: `sync` has said which rows are to be drawn again, and in a reply
+        that streams these are few. Textual would take all of them for changed."""
+        self._keeps_rows = size.width == self._size.width
+        updated = super()._size_updated(size, virtual_size, container_size, layout)
+        self._keeps_rows = False
+        return updated
+
+    def _set_dirty(self, *regions: Region) -> None:
+        if regions or not self._keeps_rows:
+            super()._set_dirty(*regions)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
@@ -43,6 +44,14 @@ class ConversationList(OptionList):
     class Wish(Message):
         what: str
         conversation: str | None
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """A layout in which something else has grown: Textual would draw the scroll bar again."""
+        if size == self._size:
+            return False
+        return super()._size_updated(size, virtual_size, container_size, layout)
 
     def action_wish(self, what: str) -> None:
         at = self.highlighted

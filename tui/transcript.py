@@ -37,14 +37,15 @@ class Phase(Enum):
 
 
 class Part:
-    """One content block of a message, split into blocks as it grows."""
+    """One content block of a message, split into blocks as it grows: from when it is first shown,
+    so that what is never shown of a long conversation costs nothing."""
 
     def __init__(self, kind: str, text: str = "", *, ended: bool = False) -> None:
         self.kind = kind
         self.chars = 0
         self.ended = False
         self._source: list[str] = []
-        self._splitter = Splitter()
+        self._splitter: Splitter | None = None
         if text:
             self.add(text)
         if ended:
@@ -61,22 +62,32 @@ class Part:
     @property
     def closed(self) -> list[Block]:
         """Blocks that never change again; the list only grows."""
-        return self._splitter.blocks
+        return self._split().blocks
 
     def open(self) -> list[Block]:
         """The blocks after `closed`, as far as the text has come."""
-        return [] if self.ended else self._splitter.tail()
+        return [] if self.ended else self._split().tail()
 
     def add(self, text: str) -> None:
         self._source.append(text)
         self.chars += len(text)
-        self._splitter.feed(text)
+        if self._splitter is not None:
+            self._splitter.feed(text)
 
     def end(self) -> None:
         """Safe to call twice."""
         if not self.ended:
             self.ended = True
-            self._splitter.close()
+            if self._splitter is not None:
+                self._splitter.close()
+
+    def _split(self) -> Splitter:
+        if self._splitter is None:
+            self._splitter = Splitter()
+            self._splitter.feed(self.text)
+            if self.ended:
+                self._splitter.close()
+        return self._splitter
 
 
 @dataclass(slots=True, eq=False)

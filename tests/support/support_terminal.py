@@ -1,11 +1,13 @@
 """The app on a real terminal (a pty), as a process of its own that a test can kill.
 
-Run as a script it is that process: `python support_terminal.py FOLDER [raise]`.
+Run as a script it is that process: `python support_terminal.py FOLDER [raise] [FILE]`; to each
+message it replies with the text of the file, piece by piece.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
@@ -15,20 +17,29 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-READY = b"Enter send"  # the last row that the first paint draws
+from support_picture import Shown
+
+READY = "Enter send"  # the last row that the first paint draws
 PATIENCE_SECONDS = 30.0
+COLUMNS, LINES = 100, 30
+PIECE_CHARACTERS = 20
+PIECE_SECONDS = 0.005
 
 
 class Terminal:
-    """A pty of 100 by 30 with the app on it, and everything that the app wrote."""
+    """A pty with the app on it, everything that the app wrote, and what is seen of it."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.master, self._slave = pty.openpty()
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.before = termios.tcgetattr(self._slave)
         self.output = b""
+        self.seen = Shown(COLUMNS, LINES, coloured=True)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self.resize(COLUMNS)
         self.process = subprocess.Popen(
             [sys.executable, __file__, str(folder), *arguments],
             stdin=self._slave,
@@ -38,14 +49,28 @@ class Terminal:
             env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""},
         )
 
-    def read_until(self, wanted: bytes) -> None:
-        """Read what comes until it holds some bytes. Raises when it never does."""
+    def resize(self, columns: int) -> None:
+        """To another width, and the app is told."""
+        size = struct.pack("HHHH", LINES, columns, 0, 0)
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, size)
+        self.seen.resize(columns, LINES)
+
+    def read_until(self, wanted: str) -> None:
+        """Read what comes until some words are on the screen. Raises when they never are."""
+        self._read_while(lambda: not any(wanted in row for row in self.seen.rows()), wanted)
+
+    def settle(self) -> None:
+        """Read until nothing has come for a while."""
+        while self._read(0.5):
+            continue
+
+    def _read_while(self, missing: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + PATIENCE_SECONDS
-        while wanted not in self.output:
+        while missing():
             if not self._read() and self.process.poll() is not None:
-                raise AssertionError(f"ended without {wanted!r}: {self.output[-2000:]!r}")
+                raise AssertionError(f"ended without {what!r}: {self.output[-2000:]!r}")
             if time.monotonic() > end:
-                raise AssertionError(f"no {wanted!r} in {self.output[-2000:]!r}")
+                raise AssertionError(f"no {what!r} in {self.seen.rows()}")
 
     def finish(self) -> int:
         """Read to the end; the exit code."""
@@ -59,10 +84,12 @@ class Terminal:
             continue
         return self.process.returncode
 
-    def _read(self) -> bool:
-        if not select.select([self.master], [], [], 0.1)[0]:
+    def _read(self, seconds: float = 0.1) -> bool:
+        if not select.select([self.master], [], [], seconds)[0]:
             return False
-        self.output += os.read(self.master, 65536)
+        data = os.read(self.master, 65536)
+        self.output += data
+        self.seen.write(self._decoder.decode(data))
         return True
 
     @property
@@ -90,7 +117,13 @@ def main() -> int:
     from hobnob.tui.app import HobnobApp
     from hobnob.tui.start import run_app
 
-    client = FakeClient()
+    class Talking(FakeClient):
+        async def send(self, *given: Any, **more: Any) -> Any:
+            turn = await super().send(*given, **more)
+            self._playing = asyncio.create_task(_play(self.script))
+            return turn
+
+    client = Talking()
     app = HobnobApp(lambda hear: client, Path(sys.argv[1]))
     if "raise" in sys.argv:
 
@@ -99,6 +132,15 @@ def main() -> int:
 
         app.action_new = fail  # type: ignore[method-assign]
     return asyncio.run(run_app(app))
+
+
+async def _play(script: Any) -> None:
+    text = Path(sys.argv[-1]).read_text()
+    script.start()
+    for at in range(0, len(text), PIECE_CHARACTERS):
+        script.text(text[at : at + PIECE_CHARACTERS])
+        await asyncio.sleep(PIECE_SECONDS)
+    script.finish()
 
 
 if __name__ == "__main__":

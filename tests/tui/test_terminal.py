@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support_terminal import READY, Terminal
+from support_documents import DOCUMENTS
+from support_terminal import COLUMNS, READY, Terminal
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_a_signal_ends_the_app_with_its_code_and_keeps_the_draft(
     terminal: Terminal, tmp_path: Path, number: signal.Signals
 ) -> None:
     os.write(terminal.master, b"unsent")
-    terminal.read_until(b"unsent")
+    terminal.read_until("unsent")
     terminal.process.send_signal(number)
     assert terminal.finish() == 128 + number
     assert terminal.restored
@@ -44,3 +45,42 @@ def test_an_exception_leaves_the_terminal_usable_and_fails(terminal: Terminal) -
     assert terminal.finish() == 1
     assert b"a handler broke" in terminal.output
     assert terminal.restored
+
+
+@pytest.fixture
+def talking(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    """It replies with a text."""
+    file = tmp_path / "reply.md"
+    file.write_text(request.param)
+    made = Terminal(tmp_path / "state", str(file))
+    made.read_until(READY)
+    yield made
+    made.close()
+
+
+CURSOR_ROW = 27  # it blinks
+OVER = "1204 prompt tokens"
+WORDS = "the lamp turns slowly over a grey sea and **nobody** counts the `waves` in it "
+KINDS = "\n\n".join(DOCUMENTS[name] for name in ("answer", "table", "cjk", "quote", "difference"))
+
+
+@pytest.mark.parametrize("talking", [WORDS * 30 + KINDS], indirect=True, ids=["every kind"])
+def test_after_a_stream_the_terminal_shows_what_drawing_everything_would(
+    talking: Terminal,
+) -> None:
+    os.write(talking.master, b"go\r")
+    talking.read_until(OVER)
+    talking.settle()
+    streamed = talking.seen.cells()[:CURSOR_ROW]
+    for columns in (COLUMNS + 1, COLUMNS):  # each time all of the screen is drawn
+        talking.resize(columns)
+        talking.settle()
+    assert streamed == talking.seen.cells()[:CURSOR_ROW]
+
+
+@pytest.mark.parametrize("talking", [WORDS * 100], indirect=True, ids=["prose"])
+def test_a_reply_is_little_more_than_its_text_to_the_terminal(talking: Terminal) -> None:
+    before = len(talking.output)
+    os.write(talking.master, b"go\r")
+    talking.read_until(OVER)
+    assert len(talking.output) - before < 3 * len(WORDS * 100)

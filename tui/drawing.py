@@ -1,0 +1,48 @@
+"""An app whose words are only words, and that draws them in few bytes (see picture.py)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rich.console import RenderableType
+from textual import events
+from textual.app import App
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
+
+from hobnob.tui.clean import clean
+from hobnob.tui.picture import Picture, abilities
+
+
+class DrawingApp(App[int]):
+    def __init__(self) -> None:
+        super().__init__()
+        self._picture = Picture(abilities(os.environ.get("TERM", "")))
+
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self._picture.forget())
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._picture.forget()
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        super()._display(screen, self._picture.drawing(renderable))
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Tell something that may quote a server or a file."""
+        super().notify(
+            clean(message).expandtabs(4),
+            title=title,
+            severity=severity,
+            timeout=timeout,
+            markup=markup,
+        )
