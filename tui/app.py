@@ -24,7 +24,7 @@ from textual.widgets import Static
 
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
-from hobnob.tui.clean import clean
+from hobnob.tui.clean import clean, one_line
 from hobnob.tui.column_view import ColumnView
 from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
@@ -164,7 +164,7 @@ class HobnobApp(ComparingApp):
         except ClientError as error:
             self.line.fail(error)
             self.say("not connected")
-            self.chat.say_trouble(f"{clean(error.message)}  Ctrl+R tries again.")
+            self.chat.say_trouble(f"{error.message}  Ctrl+R tries again.")
             return
         self.line.open(client)
         self.say("")
@@ -209,7 +209,7 @@ class HobnobApp(ComparingApp):
 
     def say(self, words: str) -> None:
         """The state of the connection, in words."""
-        self.query_one("#connection", Static).update(Content(clean(words)))
+        self.query_one("#connection", Static).update(Content(one_line(words)))
 
     # ---- the list -----------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class HobnobApp(ComparingApp):
     @work
     async def _rename(self, id: str) -> None:
         old = next((one.title for one in self.library.shown if one.id == id), "")
-        title = await self.push_screen_wait(AskScreen("New name", old))
+        title = await self.push_screen_wait(AskScreen("New name", one_line(old)))
         if not title:
             return
         try:

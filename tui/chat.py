@@ -19,6 +19,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from hobnob.tui import moves, sidebar
+from hobnob.tui.clean import clean
 from hobnob.tui.command_list import CommandList
 from hobnob.tui.commands import COMMANDS
 from hobnob.tui.composer import Composer
@@ -310,7 +311,7 @@ class Chat(Vertical):
     def say_trouble(self, words: str) -> None:
         """A sentence above the transcript; empty to take it away."""
         banner = self.query_one("#banner", Static)
-        banner.update(Content(words))
+        banner.update(Content(clean(words).expandtabs(4)))
         banner.display = bool(words)
 
     # ---- stopping, scrolling ------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from hobnob.tui.clean import one_line
+
 
 def say_how_to_come_back(conversation: str, *options: str) -> None:
-    words = " ".join(["hobnob", *options, "--conversation", conversation[:8]])
+    words = " ".join(["hobnob", *options, "--conversation", one_line(conversation[:8])])
     try:
         sys.stdout.write(f"To go on with this: {words}\n")
         sys.stdout.flush()

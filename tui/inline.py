@@ -52,7 +52,8 @@ def pieces(text: str, start: int = 0, *, final: bool = True) -> Iterator[tuple[i
 
 
 def piece_spans(text: str, style: str = "") -> list[Span]:
-    """The spans of one piece."""
+    """The spans of one piece. A tab is a space, as it is for Markdown between words."""
+    text = text.replace("\t", " ")
     if not _SPECIAL.search(text):
         return [(text, style)]
     root = _parser().parseInline(text)[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hobnob.tui import rows, words
-from hobnob.tui.clean import clean
+from hobnob.tui.clean import clean, one_line
 from hobnob.tui.inline import Span
 from hobnob.tui.rows import EMPTY, Row, Tail
 from hobnob.tui.transcript import ASSISTANT, REASONING, USER, Entry, Part
@@ -137,8 +137,10 @@ class MessageRows:
     def head(self) -> list[Row]:
         """Who speaks, and which version of the message it is."""
         entry = self.entry
-        who = {USER: "You", ASSISTANT: clean(entry.model or "Assistant")}
-        spans: list[Span] = [(shorten(who.get(entry.role, clean(entry.role)), self.width), "who")]
+        who = {USER: "You", ASSISTANT: one_line(entry.model or "Assistant")}
+        spans: list[Span] = [
+            (shorten(who.get(entry.role, one_line(entry.role)), self.width), "who")
+        ]
         extra = ""
         if len(entry.siblings) > 1 and entry.id in entry.siblings:
             extra += f"  ‹ {entry.siblings.index(entry.id) + 1} of {len(entry.siblings)} ›"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hobnob.tui.clean import clean
+from hobnob.tui.clean import one_line
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.words import LOADED
@@ -40,7 +40,7 @@ async def watch(line: Line) -> AsyncIterator[ModelState]:
 def describe(status: Mapping[str, Any]) -> ModelState:
     """The state in the answer of /status, whatever is missing in it."""
     engine, model = _part(status, "engine"), _part(status, "model")
-    name = clean(str(model.get("id") or model.get("name") or "model"))
+    name = one_line(str(model.get("id") or model.get("name") or "model"))
     state = engine.get("state")
     if state == "loading":
         done = engine.get("load_done")
@@ -53,7 +53,7 @@ def describe(status: Mapping[str, Any]) -> ModelState:
         return ModelState(f"restarting {name}…", settled=False)
     if state == "failed":
         why = _part(engine, "failure").get("message") or "the model could not be loaded"
-        return ModelState(clean(str(why)), failed=True)
+        return ModelState(one_line(str(why)), failed=True)
     if model.get("starter"):
         return ModelState(f"{name} · starter model", starter=True)
     return ModelState(name)

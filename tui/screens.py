@@ -74,7 +74,7 @@ class SearchScreen(ModalScreen[Chosen | None]):
         found.add_options([Option(_shown(hit), id=str(n)) for n, hit in enumerate(hits)])
         if hits:
             found.highlighted = 0
-        self.query_one("#search-state", Static).update(Content(state))
+        self.query_one("#search-state", Static).update(Content(one_line(state)))
 
     @on(Input.Submitted)
     def _enter(self, event: Input.Submitted) -> None:

@@ -32,7 +32,7 @@ def render(lines: Sequence[str], width: int) -> list[Line]:
 def body(lines: Sequence[str], widths: list[int], delimiter: str) -> list[Line]:
     """The rows of some lines under columns that are settled."""
     if not widths:
-        return [[(line, "")] for line in lines]
+        return [[(line.replace("\t", " "), "")] for line in lines]
     return [row for line in lines for row in _row(line, widths, delimiter, "")]
 
 

@@ -54,8 +54,9 @@ def shorten(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    cuts = _folds(text[: width * 4 + 8], width - 1) if width > 1 else [0]
-    return text[: cuts[0]].rstrip() + "…"
+    head = text[: width * 4 + 8]
+    cuts = _folds(head, width - 1) if width > 1 else [0]
+    return head[: cuts[0] if cuts else len(head)].rstrip() + "…"
 
 
 def _fits(text: str, width: int) -> bool:
@@ -67,7 +68,7 @@ def _fits(text: str, width: int) -> bool:
 def _hard_lines(spans: Iterable[Span]) -> list[list[Span]]:
     lines: list[list[Span]] = [[]]
     for text, style in spans:
-        first, *more = text.split("\n")
+        first, *more = text.replace("\t", " ").split("\n")
         if first:
             lines[-1].append((first, style))
         for part in more:

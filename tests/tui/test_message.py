@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -122,3 +123,36 @@ async def test_every_width_can_be_drawn(width: int) -> None:
     async with shown(reply("".join(DOCUMENTS.values())), width) as (_, view):
         for y in range(len(view.rows) + 2):
             assert view.render_line(y).cell_length == view.size.width
+
+
+def lines(view: MessageView) -> list[list[tuple[str, str]]]:
+    """All rows as they are drawn: texts and styles."""
+    strips = [view.render_line(y) for y in range(len(view.rows))]
+    plain = [[(s.text, s.style.clear_meta_and_links()) for s in one if s.style] for one in strips]
+    return [[(text, str(style)) for text, style in row] for row in plain]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_after_a_stream_in_any_pieces_the_screen_is_that_of_a_fresh_load(seed: int) -> None:
+    chance = random.Random(seed)
+    async with shown(reply("")) as (pilot, _):
+        column = pilot.app.query_one(VerticalScroll)
+        for name, document in DOCUMENTS.items():
+            entry = reply("", ended=False)
+            streamed, loaded = MessageView(entry), MessageView(reply(document))
+            await column.remove_children()
+            await column.mount_all([streamed, loaded])
+            at, most = 0, max(8, len(document) // 20)
+            while at < len(document):
+                size = chance.randint(1, most)
+                entry.parts[-1].add(document[at : at + size])
+                at += size
+                streamed.sync()
+                if chance.random() < 0.2:
+                    await pilot.pause()
+                    lines(streamed)
+            entry.fail("x", "")
+            entry.status = Status.COMPLETED
+            streamed.sync()
+            await pilot.pause()
+            assert lines(streamed) == lines(loaded), name
