@@ -24,7 +24,7 @@ from textual.widgets import Static
 
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
-from hobnob.tui.clean import clean, one_line
+from hobnob.tui.clean import one_line
 from hobnob.tui.column_view import ColumnView
 from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer

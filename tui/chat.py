@@ -24,6 +24,7 @@ from hobnob.tui.command_list import CommandList
 from hobnob.tui.commands import COMMANDS
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.find import FindBar
 from hobnob.tui.message import MessageView
@@ -75,7 +76,7 @@ class Chat(Vertical):
         self._early = early
         self._vi = vi  # Esc in the input goes to the messages
         self._view = self.VIEW()
-        self._painter = Painter(self._view)
+        self._painter = Painter(self._view, self._written)
         self._outgoing: Outgoing | None = None
         self._editing: Entry | None = None
         self._queue: list[str] = []
@@ -106,6 +107,9 @@ class Chat(Vertical):
         self._load_draft()
         self._early.give(self.composer)
         self.composer.focus()
+
+    def _written(self) -> int:
+        return self.app.written if isinstance(self.app, DrawingApp) else 0
 
     @property
     def view(self) -> TranscriptView:

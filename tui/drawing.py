@@ -14,11 +14,18 @@ from textual.screen import Screen
 from hobnob.tui.clean import clean
 from hobnob.tui.picture import Picture, abilities
 
+MOST_NOTICE_CHARS = 1000
+
 
 class DrawingApp(App[int]):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
         self._picture = Picture(abilities(os.environ.get("TERM", "")))
+
+    @property
+    def written(self) -> int:
+        """Characters written to the terminal so far."""
+        return self._picture.written
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self._picture.forget())
@@ -38,9 +45,12 @@ class DrawingApp(App[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Tell something that may quote a server or a file."""
+        """Tell something that may quote a server or a file; what does not fit is left out."""
+        words = clean(message).expandtabs(4)
+        if len(words) > MOST_NOTICE_CHARS:
+            words = words[: MOST_NOTICE_CHARS - 1] + "…"
         super().notify(
-            clean(message).expandtabs(4),
+            words,
             title=title,
             severity=severity,
             timeout=timeout,

@@ -15,6 +15,21 @@ from textual.strip import Strip
 
 _SEEN_ON_BLANKS = {"4", "5", "6", "7", "8", "9", "21", "51", "52", "53"}
 """Attributes that show where there is no letter: underline, reverse and so on."""
+_OFF = {
+    **{
+        "1": "22",
+        "2": "22",
+        "3": "23",
+        "4": "24",
+        "5": "25",
+        "6": "25",
+        "7": "27",
+        "8": "28",
+        "9": "29",
+    },
+    **{"21": "24", "53": "55"},
+}
+"""What ends an attribute; after others everything is said anew."""
 _GROUNDS = {"48", *(str(n) for n in (*range(40, 50), *range(100, 108)))}
 _LETTERS = {"38", *(str(n) for n in (*range(30, 40), *range(90, 98)))}
 """Numbers that begin the colour of a background, and of letters."""
@@ -32,7 +47,7 @@ def ink_of(style: Style, colours: ColorSystem) -> str:
 class _Parts:
     """The SGR numbers of an ink, by what they are for."""
 
-    attributes: str
+    attributes: tuple[str, ...]
     letters: str
     ground: str
 
@@ -53,13 +68,13 @@ def _parts(ink: str) -> _Parts:
         else:
             attributes.append(first)
         at += size
-    return _Parts(";".join(attributes), letters, ground)
+    return _Parts(tuple(attributes), letters, ground)
 
 
 @lru_cache(maxsize=1024)
 def is_bare(ink: str) -> bool:
     """Whether blanks in it show their background alone."""
-    return "\0" not in ink and not _SEEN_ON_BLANKS & set(_parts(ink).attributes.split(";"))
+    return "\0" not in ink and not _SEEN_ON_BLANKS & set(_parts(ink).attributes)
 
 
 @lru_cache(maxsize=1024)
@@ -82,11 +97,18 @@ def turn(old: str, new: str) -> str:
 def _restyled(old: str, new: str) -> str:
     if old == new:
         return ""
-    before, after = _parts(old), _parts(new)
-    changed = [after.letters] if after.letters != before.letters else []
-    changed += [after.ground] if after.ground != before.ground else []
-    if after.attributes == before.attributes and all(changed):
-        return f"\x1b[{';'.join(changed)}m"
     if not new:
         return "\x1b[0m"
-    return f"\x1b[0;{new}m" if old else f"\x1b[{new}m"
+    before, after = _parts(old), _parts(new)
+    had, has = set(before.attributes), set(after.attributes)
+    ended = {_OFF.get(one, "0") for one in had - has}
+    if "0" in ended:
+        return f"\x1b[0;{new}m"
+    # What ends one attribute may end another: bold and dim, the two kinds of underline.
+    begun = [one for one in after.attributes if one not in had or _OFF.get(one) in ended]
+    changed = [*sorted(ended), *begun]
+    if after.letters != before.letters:
+        changed.append(after.letters or "39")
+    if after.ground != before.ground:
+        changed.append(after.ground or "49")
+    return f"\x1b[{';'.join(changed)}m"

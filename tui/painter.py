@@ -4,6 +4,7 @@ on a screen that is slow to draw, so that keys are always answered first."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from textual.timer import Timer
 
@@ -14,21 +15,27 @@ REPAINT_SECONDS = 1 / 15
 PAUSE_PER_COST = 4
 """A repaint is followed by a pause of so many times what it took."""
 MAX_COST_SECONDS = 0.1
+BYTES_PER_SECOND = 12_000
+"""No more is written while a reply streams, as far as that leaves enough repaints: what a thin
+line to a far machine takes. Most repaints are a few hundred bytes, and are not held up."""
+MAX_SENDING_SECONDS = 0.2
 
 
 class Painter:
-    def __init__(self, view: TranscriptView) -> None:
+    def __init__(self, view: TranscriptView, written: Callable[[], int] = lambda: 0) -> None:
         self._view = view
+        self._written = written
         self._dirty: Entry | None = None
         self._timer: Timer | None = None
         self._painted = 0.0
         self._cost = 0.0
+        self._sending = 0.0  # what a thin line needs for the last one
 
     def touch(self, entry: Entry) -> None:
         """An entry has changed."""
         self._dirty = entry
         if self._timer is None:
-            pause = max(REPAINT_SECONDS, self._cost * PAUSE_PER_COST)
+            pause = max(REPAINT_SECONDS, self._cost * PAUSE_PER_COST, self._sending)
             wait = pause - (time.monotonic() - self._painted)
             self._timer = self._view.set_timer(max(wait, 0.001), self.flush)
 
@@ -39,7 +46,7 @@ class Painter:
             entry, self._dirty = self._dirty, None
             self._painted = time.monotonic()
             self._view.sync(entry)
-            self._view.call_after_refresh(self._measure, self._painted)
+            self._view.call_after_refresh(self._measure, self._painted, self._written())
 
     def forget(self) -> None:
         """Another conversation is shown."""
@@ -51,5 +58,7 @@ class Painter:
             self._timer.stop()
             self._timer = None
 
-    def _measure(self, started: float) -> None:
+    def _measure(self, started: float, written: int) -> None:
         self._cost = min(time.monotonic() - started, MAX_COST_SECONDS)
+        size = self._written() - written
+        self._sending = min(size / BYTES_PER_SECOND, MAX_SENDING_SECONDS)

@@ -66,6 +66,8 @@ class Picture:
     def __init__(self, can: Abilities) -> None:
         self._can = can
         self._rows: list[Row] = []
+        self.written = 0
+        """Characters drawn so far."""
 
     def forget(self) -> None:
         """The terminal may show anything now."""
@@ -82,7 +84,9 @@ class Picture:
             self._draw_all(update, pen, colours)
         else:
             self._draw_changes(update, pen, colours)
-        return pen.finish()
+        drawn = pen.finish()
+        self.written += len(drawn)
+        return drawn
 
     def _draw_all(self, update: LayoutUpdate, pen: _Pen, colours: ColorSystem) -> None:
         """Every cell, whatever was there: it heals a screen that something else wrote on."""

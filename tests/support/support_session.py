@@ -6,6 +6,7 @@ Started through a shell with job control where the test wants Ctrl+Z and `fg`.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from support_cli import COMMAND, Cli
+from support_picture import Shown
 
 PATIENCE_SECONDS = 30.0
 
@@ -37,6 +39,7 @@ class Session:
         self._command = (*command, *arguments)
         self._env = {**cli.env, "TERM": "xterm-256color", **(env or {})}
         self.master, self._slave = pty.openpty()
+        self._size = size
         self.resize(*size)
         self.before = termios.tcgetattr(self._slave)
         self.output = b""
@@ -91,6 +94,23 @@ class Session:
         except TimeoutError:
             raise AssertionError(f"no {wanted!r} in {self.output[self._at :]!r}") from None
         self._at = found + len(sought)
+
+    async def sees(self, wanted: str) -> None:
+        """Read until this is in a row of the screen: the app writes only what is new on it."""
+        shown = Shown(*self._size, coloured=True)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        read = 0
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    self._news.clear()
+                    shown.write(decoder.decode(self.output[read:]))
+                    read = len(self.output)
+                    if any(wanted in row for row in shown.rows()):
+                        return
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"no {wanted!r} in {shown.rows()}") from None
 
     async def ends(self) -> int:
         """The exit code, with all of its output read."""

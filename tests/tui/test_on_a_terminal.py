@@ -80,7 +80,7 @@ async def test_leaving_is_quick_whatever_is_waited_for(
     async with Session(hobnob, "chat") as session:
         await session.until(READY)
         session.type("hi\r")
-        await session.until(shown)
+        await session.sees(shown)
         started = asyncio.get_running_loop().time()
         session.type("\x11")
         assert await session.ends() == 0
@@ -109,7 +109,7 @@ async def test_the_screen_is_light_where_the_terminal_is(
         await session.until(READY)
         assert background in session.output
         if answer is not None:
-            await session.until("typed early")
+            await session.sees("typed early")
 
 
 async def test_the_terminals_own_colours_are_used_where_that_is_asked_for(hobnob: Cli) -> None:
@@ -140,13 +140,13 @@ async def test_an_editor_that_fails_leaves_the_screen_and_the_text(
     async with Session(hobnob, "chat", env={"EDITOR": editor}) as session:
         await session.until(READY)
         session.type("keep this")
-        await session.until("keep this")
+        await session.sees("keep this")
         session.type("\x07")
         await session.until("\x1b[?1049l")
         await session.until("\x1b[?2004h")
         await session.until(READY)
         session.type(" and more")
-        await session.until("and more")
+        await session.sees("keep this and more")
         session.type("\x11")
         assert await session.ends() == 0
         assert session.restored
@@ -159,9 +159,9 @@ async def test_without_colour_there_is_none_and_the_cursor_is_seen(
     async with Session(hobnob, arguments, env={"NO_COLOR": "1"}) as session:
         await session.until(READY)
         session.type("hi\r")
-        await session.until("world.")
+        await session.sees("world.")
         session.type("abc")
-        await session.until("abc")
+        await session.sees("abc")
         session.type("\x11")
         assert await session.ends() == 0
     styles = re.findall(rb"\x1b\[([\d;]*)m", session.output)
@@ -178,7 +178,7 @@ async def test_what_is_typed_before_the_first_paint_is_in_the_input(
         session.type("early words")
         await session.until(READY)
         session.type(" and late ones\r")
-        await session.until("world.")
+        await session.sees("world.")
         session.type("\x11")
         assert await session.ends() == 0
     asked = [one for one in server.requests if one.path == NEW]

@@ -26,8 +26,10 @@ class Timer:
 class Screen:
     """The view as far as the painter knows it, on which drawing takes some time."""
 
-    def __init__(self, cost_s: float) -> None:
+    def __init__(self, cost_s: float, size: int = 0) -> None:
         self.now = 0.0
+        self.written = 0
+        self._size = size
         self.drawn: list[tuple[float, str]] = []
         self._cost_s = cost_s
         self._timers: list[Timer] = []
@@ -41,6 +43,7 @@ class Screen:
 
     def call_after_refresh(self, act: Callable[..., None], *given: Any) -> None:
         self.now += self._cost_s
+        self.written += self._size
         act(*given)
 
     def pass_time(self, seconds: float) -> None:
@@ -53,10 +56,10 @@ class Screen:
         self.now = max(self.now, until)
 
 
-def streamed(monkeypatch: pytest.MonkeyPatch, cost_s: float) -> tuple[Screen, Entry]:
-    screen = Screen(cost_s)
+def streamed(monkeypatch: pytest.MonkeyPatch, cost_s: float, size: int = 0) -> tuple[Screen, Entry]:
+    screen = Screen(cost_s, size)
     monkeypatch.setattr(painter.time, "monotonic", lambda: screen.now)
-    made = Painter(screen)  # type: ignore[arg-type]
+    made = Painter(screen, lambda: screen.written)  # type: ignore[arg-type]
     entry = Entry("r", "assistant", [Part("text")])
     while screen.now < SECONDS:
         entry.parts[0].add("x")
@@ -77,6 +80,13 @@ def test_where_drawing_is_slow_most_of_the_time_is_left_for_keys(
     screen, _ = streamed(monkeypatch, 0.05)
     assert len(screen.drawn) * 0.05 <= 0.26 * screen.now
     assert len(screen.drawn) > 2 * SECONDS
+
+
+def test_so_much_is_written_as_a_thin_line_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, _ = streamed(monkeypatch, 0.005, 1500)
+    assert screen.written <= 1.1 * painter.BYTES_PER_SECOND * SECONDS
+    screen, _ = streamed(monkeypatch, 0.005, 100_000)
+    assert len(screen.drawn) > 4 * SECONDS  # it is drawn all the same
 
 
 def test_the_end_is_drawn_however_short_the_time_since_the_last(

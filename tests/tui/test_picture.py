@@ -17,7 +17,10 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from hobnob.tui.picture import Abilities, Picture
 
 WIDTH, HEIGHT = 40, 12
-STYLES = ["", "red", "on blue", "bold green on blue", "underline", "reverse", "italic on #102030"]
+STYLES = [
+    *("", "red", "on blue", "bold green on blue", "underline", "reverse", "italic on #102030"),
+    *("bold underline red", "strike", "bold italic reverse"),
+]
 EVERYTHING = Abilities(scrolls=True, erases=True)
 CONSOLE = Console(color_system="truecolor", width=WIDTH)
 
