@@ -178,7 +178,8 @@ class Dispatch:
         if ending is not None:
             self.end(live, ending)
             return
-        self._engine.submit(live.submit(_now(), exact=self._engine.status.exact_by_default))
+        exact = bool(self._engine.status.exact(live.job.exact))
+        self._engine.submit(live.submit(_now(), exact=exact))
         if live.stored:
             self._journal.attempt(live.id)
         if not live.tokens and self._settings.queue_timeout_s > 0:

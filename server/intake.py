@@ -44,7 +44,7 @@ class Prepared:
     text: TextReady
     model: str
     planned_s: float
-    exact: bool  # asked for or the default, and known to hold
+    exact: bool | None  # whether it is reproducible bit for bit; None: not known yet
     parent: str | None = None  # id of the message that the new one follows
     conversation: str | None = None  # its whole id, where there is one already
 
@@ -145,7 +145,7 @@ class Intake:
             sampling=options.sampling,
             owner=owner,
             interactive=False,
-            exact=self._exact(options),
+            exact=bool(self._engine.status.exact(options.exact)),
             warm=True,
             group=conversation.id,
         )
@@ -201,14 +201,9 @@ class Intake:
             text=text,
             model=self._settings.model or text.name,
             planned_s=_now() - started,
-            exact=self._exact(options) and options.sampling.reproducible,
+            exact=options.sampling.reproducible and self._engine.status.exact(options.exact),
             parent=parent,
         )
-
-    def _exact(self, options: Options) -> bool:
-        status = self._engine.status
-        exact = status.exact_by_default if options.exact is None else options.exact
-        return exact and status.ready is not None and status.ready.exact_rows > 0
 
     def _resolve(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
         return sampling_options.resolve(

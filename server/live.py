@@ -45,6 +45,7 @@ class Ending:
     failure: wire.Failure | None = None
     usage: wire.Usage = field(default_factory=wire.Usage)
     timings: wire.Timings = field(default_factory=wire.Timings)
+    exact: bool | None = None
 
     @property
     def status(self) -> str:
@@ -88,6 +89,7 @@ class LiveRun:
         "backlog",
         "backlog_end",
         "waited_s",
+        "_exact",
         "_replaying",
         "_text",
         "_next_seq",
@@ -108,6 +110,7 @@ class LiveRun:
         self.backlog: list[LogEntry] = []  # published, but the store could not take them
         self.backlog_end: RunEnd | None = None
         self.waited_s = 0.0  # from acceptance to the hand-over to the engine
+        self._exact: bool | None = None  # all that was computed so far; None: nothing was
         self._replaying = False
         self._text: list[str] = []  # every text received
         self._next_seq = 1
@@ -146,14 +149,19 @@ class LiveRun:
             self.tokens += entry.tokens
             if isinstance(entry.payload, wire.BlockDelta):
                 self._text.append(entry.payload.text)
+            elif isinstance(entry.payload, wire.MessageStart):
+                self._exact = entry.payload.exact
 
     def submit(self, now: float, *, exact: bool = False) -> Submit:
-        """The hand-over to an engine, with the ids that it need not draw again."""
+        """The hand-over to an engine, with the ids that it need not draw again. `exact`: it is
+        to compute them in bit-equal steps."""
         assert self.phase is Phase.HELD, f"run {self.id} is {self.phase.value}"
         self.phase = Phase.SUBMITTED
         if not self.tokens:
             self.waited_s = now - self.job.accepted_at
         self._replaying = bool(self.tokens)
+        before = bool(self._exact) if self.tokens else True  # not known: nothing is promised
+        self._exact = before and exact and self.job.sampling.reproducible
         return Submit(
             run=self.id,
             prompt=self.job.prompt,
@@ -161,7 +169,7 @@ class LiveRun:
             emitted=list(self.tokens),
             owner=self.job.owner,
             interactive=self.job.interactive,
-            exact=exact if self.job.exact is None else self.job.exact,
+            exact=exact,
             group=self.job.conversation,
         )
 
@@ -212,14 +220,16 @@ class LiveRun:
             token_p50_s=finish.token_p50_s,
             token_p99_s=finish.token_p99_s,
             token_max_s=finish.token_max_s,
+            drafted=finish.drafted,
+            accepted=finish.accepted,
         )
-        return Ending(finish.reason, finish.stop_string, failure, usage, timings)
+        return Ending(finish.reason, finish.stop_string, failure, usage, timings, self._exact)
 
     def ending_here(self, stop_reason: str, failure: wire.Failure | None = None) -> Ending:
         """An end that the engine has no part in."""
         usage = wire.Usage(len(self.job.prompt), 0, len(self.tokens))
         timings = wire.Timings(queued_s=self.waited_s, planned_s=self.job.planned_s)
-        return Ending(stop_reason, None, failure, usage, timings)
+        return Ending(stop_reason, None, failure, usage, timings, self._exact)
 
     # ---- sealing
 
@@ -284,6 +294,8 @@ class LiveRun:
 def _end_payloads(ending: Ending) -> list[wire.Payload]:
     return [
         wire.BlockStop(index=0),
-        wire.MessageDelta(ending.stop_reason, ending.stop_string, ending.usage, ending.timings),
+        wire.MessageDelta(
+            ending.stop_reason, ending.stop_string, ending.usage, ending.timings, ending.exact
+        ),
         wire.MessageStop(ending.status, ending.stop_reason, ending.failure),
     ]

@@ -36,11 +36,11 @@ def restore(run: Run, events: Sequence[LoggedEvent], *, now: float) -> LiveRun:
     live = LiveRun(job, stored=True)
     live.restore(entries_of(events))
     if not events:
-        live.open(_context(run), start_of(job, exact=False))
+        live.open(_context(run), start_of(job, exact=None))
     return live
 
 
-def start_of(job: Job, *, exact: bool) -> wire.MessageStart:
+def start_of(job: Job, *, exact: bool | None) -> wire.MessageStart:
     return wire.MessageStart(
         run=job.id,
         conversation=job.conversation,

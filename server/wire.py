@@ -58,7 +58,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds. queued + planned + prefill + first_decode = time to first token."""
+    """Seconds, and drafts. queued + planned + prefill + first_decode = time to first token."""
 
     queued_s: float = 0.0
     planned_s: float = 0.0
@@ -68,6 +68,8 @@ class Timings:
     token_p50_s: float = 0.0  # time per output token after the first
     token_p99_s: float = 0.0
     token_max_s: float = 0.0
+    drafted: int = 0  # tokens that were guessed and computed together
+    accepted: int = 0  # of these, the ones that became part of the reply
 
     @property
     def first_token_s(self) -> float:
@@ -106,7 +108,8 @@ class MessageStart:
     message: str  # id of the reply
     model: str
     seed: int
-    exact: bool = False  # see docs/architecture.md: bit-equal whatever shares the batch
+    exact: bool | None = False
+    """Bit-equal whatever shares the batch; None: not known, since the model still loads."""
     wire: int = WIRE_VERSION
 
 
@@ -141,6 +144,8 @@ class MessageDelta:
     stop_string: str | None = None
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
+    exact: bool | None = None
+    """Whether all of it was; None: it never came to the engine, or its log is gone."""
 
 
 @dataclass(frozen=True, slots=True)

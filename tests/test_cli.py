@@ -609,6 +609,16 @@ async def test_status_and_models_speak_json(hobnob: Cli) -> None:
     assert b"fake-model" in (await hobnob.run("status")).out
 
 
+async def test_status_tells_how_many_guesses_were_right_once_there_are_some(
+    hobnob: Cli, server: FakeServer
+) -> None:
+    for drafted, accepted, line in ((0, 0, b""), (200, 150, b"150 of 200 tokens right (75%)")):
+        server.status = {"speculation": {"drafted": drafted, "accepted": accepted}}
+        out = (await hobnob.run("status")).out
+        assert (b"guesses" in out) == bool(line)
+        assert line in out
+
+
 async def test_status_and_key_start_no_server(tmp_path: Path) -> None:
     alone = Cli(tmp_path / "home")
     result = await alone.run("status", "--json")

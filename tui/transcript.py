@@ -108,7 +108,7 @@ class Entry:
     usage: Usage | None = None
     timings: Timings | None = None
     context: wire.Context | None = None
-    exact: bool = False
+    exact: bool | None = None  # not known
     progress: float = 0.0  # of loading the model, 0..1
     place: wire.Queued | None = None
     prefill: wire.Prefill | None = None
@@ -173,6 +173,7 @@ class Entry:
                     self._growing()[-1].end()
             case wire.MessageDelta():
                 self.usage, self.timings = payload.usage, payload.timings
+                self.exact = payload.exact if payload.exact is not None else self.exact
                 self.stop_reason = payload.stop_reason
             case wire.MessageStop():
                 self.status, self.stop_reason = payload.status, payload.stop_reason

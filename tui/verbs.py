@@ -267,6 +267,11 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         f"{_megabytes(kept.get('disk_bytes'))} on disk, "
         f"{kept.get('restored_tokens') or 0} tokens not read again",
     ]
+    guesses = _part(found, "speculation")
+    if drafted := int(guesses.get("drafted") or 0):
+        accepted = int(guesses.get("accepted") or 0)
+        share = f"{accepted / drafted:.0%}"
+        lines.append(f"guesses     {accepted} of {drafted} tokens right ({share})")
     failure = engine.get("failure")
     if isinstance(failure, dict):
         lines.append(f"failure     {failure.get('message')}")

@@ -66,6 +66,8 @@ def footer(entry: Entry) -> list[str]:
     if usage is not None and usage.completion_tokens:
         at = rate(entry)
         facts.append(f"{count(usage.completion_tokens)} tokens{at and f' at {at}/s'}")
+    if timings is not None and timings.drafted:
+        facts.append(f"{count(timings.accepted)} of {count(timings.drafted)} guesses right")
     if words := stop(entry):
         facts.append(words)
     return facts

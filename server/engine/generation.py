@@ -74,6 +74,7 @@ class Generation:
         self._arrived = self._admitted = self._prefilled = self._first = self._last = now
         self._gaps: list[float] = []
         self._drew = False
+        self._drafted = self._accepted = 0
         self.drafter = Drafter(self.run.tokens, self.run.n_prompt, self.run.owner)
 
     def over(self) -> str | None:
@@ -127,6 +128,11 @@ class Generation:
         self._gaps += [(now - self._last) / draws] * draws if draws else []
         self._last = now
 
+    def guessed(self, drafted: int, accepted: int) -> None:
+        """So many of the rows of a step were drafts, and so many of these were drawn."""
+        self._drafted += drafted
+        self._accepted += accepted
+
     def finish(
         self, reason: str, output: Output | None = None, *, code: str | None = None, error: str = ""
     ) -> Output:
@@ -140,6 +146,8 @@ class Generation:
             prompt_tokens=self.run.n_prompt,
             cached_tokens=self.run.cached,
             completion_tokens=self._count,
+            drafted=self._drafted,
+            accepted=self._accepted,
             **self._timings(),
         )
         return Output(

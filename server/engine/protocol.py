@@ -220,6 +220,8 @@ class Finish(msgspec.Struct, array_like=True, frozen=True):
     token_p50_s: float = 0.0
     token_p99_s: float = 0.0
     token_max_s: float = 0.0
+    drafted: int = 0  # tokens that were guessed and computed; in this life, like the times
+    accepted: int = 0  # of these, the ones that were drawn
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):

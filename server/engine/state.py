@@ -52,6 +52,15 @@ class EngineStatus:
         ready = self.ready
         return ready is not None and ready.device == "cpu" and ready.exact_rows >= CHEAP_EXACT_ROWS
 
+    def exact(self, asked: bool | None) -> bool | None:
+        """Whether a run that asks so (None: does not say) is computed in bit-equal steps. None:
+        the weights must be loaded first."""
+        if asked is False:
+            return False
+        if self.ready is None:
+            return None
+        return self.ready.exact_rows > 0 and (asked or self.exact_by_default)
+
 
 class Listener(Protocol):
     """Told of the engine's news, in the order in which they happened."""

@@ -362,6 +362,7 @@ class Steps:
         assert said is not None
         accepted = len(outputs) - 1
         if drafted:
+            made.guessed(len(drafted), accepted)
             self._drafted.append((made.drafter, len(drafted), accepted))
         self._scheduler.commit(plan, run, exact=exact, rejected=len(drafted) - accepted)
         if reason is None:

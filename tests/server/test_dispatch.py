@@ -20,7 +20,7 @@ from support_runs import (
 )
 
 from hobnob.server import wire
-from hobnob.server.engine.protocol import Output
+from hobnob.server.engine.protocol import Finish, Output
 
 WHOLE = "Hello, world!"
 
@@ -116,6 +116,31 @@ async def test_a_window_that_turned_out_smaller_is_said_to_the_run(tmp_path: Pat
         error = stop_of(await bench.read_all(turn.run.id)).error
         assert error is not None and error.code == "context_length_exceeded"
         assert "101" in error.message
+
+
+@pytest.mark.parametrize(("rows_before", "rows_after"), [(63, 63), (63, 0), (0, 63)])
+async def test_a_reply_is_exact_only_if_every_engine_that_had_it_computed_it_so(
+    tmp_path: Path, rows_before: int, rows_after: int
+) -> None:
+    async with bench_at(tmp_path, FakeEngine(exact_rows=rows_before)) as bench:
+        turn = await bench.send(options={"exact": True})
+        bench.engine.step()
+        bench.engine.die()
+        bench.engine.get_ready(msgspec.structs.replace(READY, exact_rows=rows_after))
+        bench.engine.finish_all()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageDelta)).exact is (rows_before == rows_after)
+
+
+async def test_what_came_of_drafts_is_told_at_the_end(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        finish = Finish("end_turn", drafted=9, accepted=7)
+        bench.engine.report(Output(turn.run.id, [3], "a", finish=finish))
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        timings = (await next_of(reader, wire.MessageDelta)).timings
+        assert (timings.drafted, timings.accepted) == (9, 7)
+        assert (await bench.saved(turn)).timings["accepted"] == 7
 
 
 async def test_place_and_progress_are_news_and_the_latest_counts(tmp_path: Path) -> None:

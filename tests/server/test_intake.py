@@ -76,7 +76,7 @@ async def test_a_new_conversation_has_no_message_to_answer(tmp_path: Path) -> No
         (63, None, True, True),  # cheap: the default
         (15, True, True, True),
         (15, None, False, False),  # dear: only when asked for
-        (0, True, True, False),
+        (0, True, False, False),  # it need not do without others' prefixes for nothing
         (0, None, False, False),
     ],
 )
@@ -88,6 +88,39 @@ async def test_a_reply_is_exact_by_default_where_that_is_cheap_and_called_so_onl
         reader = await bench.runs.follow(OWNER, turn.run.id)
         assert (await next_of(reader, wire.MessageStart)).exact is said
         assert [submit.exact for submit in bench.engine.submitted] == [submitted]
+        bench.engine.finish_all()
+        assert (await next_of(reader, wire.MessageDelta)).exact is said
+
+
+@pytest.mark.parametrize(
+    ("exact_rows", "options", "first", "last"),
+    [
+        (63, {}, None, True),
+        (0, {}, None, False),
+        (15, {}, None, False),
+        (15, {"exact": True}, None, True),
+        (63, {"exact": False}, False, False),
+        (63, {"mirostat": 2}, False, False),
+    ],
+)
+async def test_a_reply_accepted_while_the_model_loads_is_called_exact_at_its_end(
+    tmp_path: Path, exact_rows: int, options: dict[str, Any], first: bool | None, last: bool
+) -> None:
+    async with bench_at(tmp_path, FakeEngine(loading=True, exact_rows=exact_rows)) as bench:
+        turn = await bench.send(options=options)
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageStart)).exact is first
+        bench.engine.get_ready()
+        bench.engine.finish_all()
+        assert (await next_of(reader, wire.MessageDelta)).exact is last
+
+
+async def test_a_reply_that_never_came_to_an_engine_is_not_called_anything(tmp_path: Path) -> None:
+    async with bench_at(tmp_path, FakeEngine(loading=True)) as bench:
+        turn = await bench.send()
+        await bench.runs.cancel(OWNER, turn.run.id)
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageDelta)).exact is None
 
 
 @pytest.mark.parametrize("options", [{"mirostat": 2}, {"adaptive_target": 0.5}])

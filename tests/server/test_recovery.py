@@ -56,6 +56,26 @@ async def test_a_run_goes_on_under_its_id_after_a_restart_of_the_server(tmp_path
         assert (await bench.store.run(OWNER, turn.run.id)).attempts == 2
 
 
+@pytest.mark.parametrize(
+    ("loading", "exact_rows", "exact"),
+    [(False, 63, True), (False, 0, False), (True, 63, False)],  # when it began it was not known
+)
+async def test_a_reply_taken_up_again_is_exact_if_it_was_called_so_and_still_is(
+    tmp_path: Path, loading: bool, exact_rows: int, exact: bool
+) -> None:
+    first = FakeEngine(loading=loading)
+    async with bench_at(tmp_path, first) as bench:
+        turn = await bench.send()
+        first.get_ready()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        bench.engine.step()
+        await next_of(reader, wire.BlockDelta)
+    async with bench_at(tmp_path, FakeEngine(exact_rows=exact_rows)) as bench:
+        bench.engine.finish_all()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        assert (await next_of(reader, wire.MessageDelta)).exact is exact
+
+
 async def test_a_run_whose_opening_was_never_logged_opens_as_it_was_planned(
     tmp_path: Path,
 ) -> None:

@@ -117,6 +117,7 @@ class FakeServer:
     conversations: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)  # more of what `/status` answers
     host: str = "127.0.0.1"
     port: int = 0
 
@@ -204,7 +205,7 @@ class FakeServer:
                 return {"state": "ready", "wire": wire.WIRE_VERSION, "instance": "fake"}
             case "GET", ["status"]:
                 model = {"id": "fake-model", "path": "/models/fake.gguf", "n_ctx": 2048}
-                return {"server": {"pid": 1, "url": self.url}, "model": model}
+                return {"server": {"pid": 1, "url": self.url}, "model": model, **self.status}
             case "GET", ["models"]:
                 return {"models": [{"id": "fake-model", "path": "/models/fake.gguf"}]}
             case "GET", ["conversations"]:

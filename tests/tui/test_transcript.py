@@ -151,6 +151,25 @@ def test_the_footer_has_the_facts() -> None:
     ]
 
 
+def test_drafts_are_in_the_footer_when_there_were_any() -> None:
+    made = entry(Message("r", role="assistant", usage={"completion_tokens": 88},
+        timings={"decode_s": 2.0, "drafted": 40, "accepted": 31}))  # fmt: skip
+    assert words.footer(made) == ["88 tokens at 43.5/s", "31 of 40 guesses right"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "known"),
+    [(None, True, True), (None, False, False), (True, None, True), (True, False, False)],
+)
+def test_whether_a_reply_was_exact_is_known_at_its_end(
+    first: bool | None, last: bool | None, known: bool
+) -> None:
+    made = entry(Message("r", role="assistant", status="running"))
+    made.apply(wire.Event(1, wire.MessageStart("run", "c", "r", "Model", 1, exact=first)))
+    made.apply(wire.Event(2, wire.MessageDelta("end_turn", exact=last)))
+    assert made.exact is known
+
+
 def test_a_rate_over_a_moment_is_not_shown() -> None:
     made = entry(Message("r", role="assistant", usage={"completion_tokens": 5},
         timings={"decode_s": 0.00001}))  # fmt: skip

@@ -572,8 +572,9 @@ def test_accepted_drafts_save_steps_and_are_counted() -> None:
     bench.finish()
     assert bench.tokens["a"] == greedy(ask, 40)
     assert len(bench.model.steps) <= 12
-    stats = bench.frames[-1].stats
+    stats, finish = bench.frames[-1].stats, bench.finishes["a"][0]
     assert stats.drafted == stats.accepted == sum(r.drafted for r in bench.steps.records) > 25
+    assert (finish.drafted, finish.accepted) == (stats.drafted, stats.accepted)
     assert sum(r.decodes + r.accepted for r in bench.steps.records) == 40 - 1
 
 
