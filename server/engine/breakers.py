@@ -1,77 +1,71 @@
-"""Texts that no repetition reaches across, as the token sequences that DRY looks for.
+"""DRY's sequence breakers: texts that no repetition reaches across, as the tokens that DRY meets.
 
 A token whose text holds the breaker is one by itself; a token whose text ends with the breaker's
-beginning is one together with the tokens of the rest (KoboldCpp pull request 982).
+beginning is one together with the tokens of the rest (KoboldCpp pull request 982). Each is told
+of a token when it is met: nothing is made of the whole vocabulary.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
+REST_MAX = 20
+"""Tokens after the first that are compared."""
 
-Breakers = frozenset[tuple[int, ...]]
+_REMEMBERED = 1024  # rests, of all runs
 
-_REMEMBERED = 256  # texts
-_REST_MAX = 20  # tokens after the first
+Rest = tuple[int, ...]
 
 
-class BreakerFinder:
-    """Of one vocabulary. The step thread's: it takes the texts of all tokens when the first run
-    needs them (0.2 s for 49,000), and a few milliseconds for a text that it has not met."""
+class Breakers:
+    """Of one run. Costs a few microseconds for each different token that it is asked about."""
 
     def __init__(
         self,
-        n_vocab: int,
+        texts: Sequence[bytes],
         spelled: Callable[[int], bytes],
-        tokenize: Callable[[str], list[int]],
+        rest: Callable[[bytes], Rest],
     ) -> None:
-        self._n_vocab = n_vocab
+        self._texts = texts
+        self._spelled = spelled
+        self._rest = rest
+        self._known: dict[int, Sequence[Rest]] = {}
+
+    def after(self, token: int) -> Sequence[Rest]:
+        """What makes a breaker if it follows the token, the longest first. Nothing may be among
+        it: the token is one by itself."""
+        known = self._known.get(token)
+        if known is None:
+            known = self._known[token] = self._found(self._spelled(token))
+        return known
+
+    def _found(self, piece: bytes) -> Sequence[Rest]:
+        found: set[Rest] = set()
+        for text in self._texts:
+            if text in piece:
+                found.add(())
+            elif text[0] in piece:
+                begun = range(1, min(len(piece), len(text) - 1) + 1)
+                found.update(self._rest(text[n:]) for n in begun if piece.endswith(text[:n]))
+        return sorted(found, key=len, reverse=True)
+
+
+class BreakerFinder:
+    """Of one vocabulary. The step thread's."""
+
+    def __init__(
+        self, spelled: Callable[[int], bytes], tokenize: Callable[[str], list[int]]
+    ) -> None:
         self._spelled = spelled
         self._tokenize = tokenize
-        self._of = functools.lru_cache(_REMEMBERED)(self._sequences)
+        self._rest = functools.lru_cache(_REMEMBERED)(self._tokens)
 
     def find(self, texts: Sequence[str]) -> Breakers:
-        return frozenset(sequence for text in texts for sequence in self._of(text.encode()))
+        return Breakers([text.encode() for text in texts], self._spelled, self._rest)
 
-    @functools.cached_property
-    def _pieces(self) -> list[bytes]:
-        return [self._spelled(id) for id in range(self._n_vocab)]
+    def _tokens(self, text: bytes) -> Rest:
+        return tuple(self._tokenize(text.decode("utf-8", "replace"))[:REST_MAX])
 
-    @functools.cached_property
-    def _joined(self) -> tuple[bytes, NDArray[np.intp]]:
-        """All texts as one, and where each of them ends."""
-        return b"".join(self._pieces), np.cumsum([len(piece) for piece in self._pieces])
 
-    def _sequences(self, text: bytes) -> frozenset[tuple[int, ...]]:
-        whole = self._holding(text)
-        found: set[tuple[int, ...]] = {(id,) for id in whole}
-        for at in range(1, len(text)):
-            ending = [id for id in self._ending(text[:at]) if id not in whole]
-            if ending:
-                rest = self._tokenize(text[at:].decode("utf-8", "replace"))[:_REST_MAX]
-                found.update((id, *rest) for id in ending)
-        return frozenset(found)
-
-    def _holding(self, text: bytes) -> set[int]:
-        joined, ends = self._joined
-        starts = [hit.start() for hit in re.finditer(b"(?=%b)" % re.escape(text), joined)]
-        ids = np.searchsorted(ends, starts, side="right")
-        return set(ids[np.array(starts, np.intp) + len(text) <= ends[ids]].tolist())
-
-    def _ending(self, text: bytes) -> Iterator[int]:
-        """Tokens whose text ends with this. Most are ruled out by their last two bytes."""
-        bytes_, ends = self._bytes, self._joined[1]
-        likely = bytes_[ends - 1] == text[-1]
-        if len(text) > 1:
-            likely &= bytes_[ends - 2] == text[-2]
-        for id in np.flatnonzero(likely).tolist():
-            if self._pieces[id].endswith(text):
-                yield id
-
-    @functools.cached_property
-    def _bytes(self) -> NDArray[np.uint8]:
-        return np.frombuffer(self._joined[0], np.uint8)
+NONE = Breakers((), lambda _: b"", lambda _: ())

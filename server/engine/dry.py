@@ -2,7 +2,8 @@
 extend a repetition lose multiplier * base^(length - allowed length).
 
 Depends only on the tokens before and is kept up to date token by token, one pass over the window
-each, so that no text makes it slow. The rules are those of llama.cpp's sampler of that name.
+each, so that no text makes it slow; breakers are looked for as far back as a repetition reaches.
+The rules are those of llama.cpp's sampler of that name.
 """
 
 from __future__ import annotations
@@ -11,28 +12,32 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hobnob.server.engine.breakers import Breakers
+from hobnob.server.engine.breakers import REST_MAX, Breakers
 from hobnob.server.engine.protocol import Sampling
 from hobnob.server.engine.ranking import Row
 
 _LARGEST_LOG = 88.7228391  # logarithm of the largest float32
+_PASSES = 4  # over the tokens, before they are read one by one; of these,
+_PASS_TOKENS = 500  # so many cost as much as beginning a pass
 
 
 class Dry:
     def __init__(self, p: Sampling, tokens: Sequence[int], breakers: Breakers) -> None:
         self._p = p
         self._breakers = breakers
-        self._lengths = sorted({len(breaker) for breaker in breakers})
-        window = tokens[-p.dry_penalty_last_n :]
+        window = np.array(tokens[-p.dry_penalty_last_n :], np.int64)
         self._tokens = np.zeros(2 * p.dry_penalty_last_n, np.int64)
         self._matches = np.zeros(2 * p.dry_penalty_last_n, np.int32)
-        self._start = self._end = 0  # the window in both arrays
-        self._broken: tuple[int, int] | None = None  # places of the last breaker's first and last
-        self._tokens[: len(window)] = window
-        self._matches[: len(window)] = _suffix_matches(window)
-        self._end = len(window)
-        self._find_breaker()
+        self._start, self._end = 0, window.size  # the window in both arrays
+        self._tokens[: window.size] = window
+        self._matches[: window.size] = _suffix_matches(window)
+        self._seen = window.size, window.size  # places where breakers were looked for
+        self._broken: tuple[int, int] | None = None  # of the last one's first token and its last
+        self._exponent_max = p.dry_penalty_last_n if p.dry_base > 1.0 else 0
+        if p.dry_base > 1.000001:
+            self._exponent_max = int(_LARGEST_LOG / math.log(p.dry_base))
 
     def accept(self, token: int) -> None:
         if self._end == self._tokens.size:
@@ -48,58 +53,56 @@ class Dry:
         self._end += 1
         if self._end - self._start > self._p.dry_penalty_last_n:
             self._start += 1
-        self._look_for_breaker()
 
     def penalise(self, row: Row) -> None:
         """Lowers the logits of tokens that would extend a repetition."""
         p = self._p
         size = self._end - self._start
-        limit = self._limit()
-        if size <= p.dry_allowed_length or limit < p.dry_allowed_length:
+        if size <= p.dry_allowed_length:
             return
-        # What lies before the window does not count.
+        # What lies before the window does not count, nor what makes no more difference.
         lengths = np.minimum(self._matches[self._start : self._end - 1], np.arange(1, size))
-        lengths = np.minimum(lengths, limit)
+        longest = min(int(lengths.max(initial=0)), p.dry_allowed_length + self._exponent_max)
+        if longest < p.dry_allowed_length:
+            return
+        lengths = np.minimum(lengths, min(longest, self._unbroken(longest)))
         places = np.flatnonzero(lengths >= p.dry_allowed_length)
         if not places.size:
             return
         ids, of = np.unique(self._tokens[self._start + 1 : self._end][places], return_inverse=True)
-        longest = np.zeros(ids.size, np.int64)
-        np.maximum.at(longest, of, lengths[places])
-        exponents = longest - p.dry_allowed_length
-        if p.dry_base > 1.000001:
-            exponents = np.minimum(exponents, int(_LARGEST_LOG / math.log(p.dry_base)))
+        most = np.zeros(ids.size, np.int64)
+        np.maximum.at(most, of, lengths[places])
+        exponents = most - p.dry_allowed_length
         for id, exponent in zip(ids.tolist(), exponents.tolist(), strict=True):
-            if (id,) not in self._breakers:
+            if () not in self._breakers.after(id):
                 row[id] -= np.float32(min(p.dry_multiplier * p.dry_base**exponent, 3e38))
 
-    def _limit(self) -> int:
-        """Tokens since the last breaker that begins in the window."""
+    def _unbroken(self, most: int) -> int:
+        """Tokens since the last breaker that begins in the window; any number from `most` on
+        where there is none among the last `most`. No place is looked at again but the last few,
+        where one may have become whole."""
+        since, to = self._seen
+        recent = max(self._start, to - REST_MAX)
+        found = self._breaker(recent, self._end)
+        since = min(since, recent)
+        if found is None and self._broken is None:
+            further = max(self._start, self._end - most - REST_MAX)
+            found = self._breaker(further, since)
+            since = min(since, further)
+        self._seen = since, self._end
+        self._broken = found or self._broken
         if self._broken is None or self._broken[0] < self._start:
-            return self._end - self._start
+            return max(most, self._end - self._start)
         return self._end - 1 - self._broken[1]
 
-    def _find_breaker(self) -> None:
-        """As `_look_for_breaker`, when nothing is known yet."""
-        window = self._tokens[self._start : self._end].tolist()
-        for first in reversed(range(len(window))):
-            for length in reversed(self._lengths):
-                if tuple(window[first : first + length]) in self._breakers:
-                    self._broken = first, first + length - 1
-                    return
-
-    def _look_for_breaker(self) -> None:
-        """Of the breakers in the window the one that begins last counts, of those the longest.
-        Only one that ends with the newest token can be new."""
-        last = self._end - 1
-        for length in self._lengths:
-            first = last + 1 - length
-            if first < self._start:
-                return
-            if tuple(self._tokens[first : self._end].tolist()) in self._breakers:
-                if self._broken is None or first >= self._broken[0]:
-                    self._broken = first, last
-                return
+    def _breaker(self, start: int, end: int) -> tuple[int, int] | None:
+        """The one that begins last from `start` on and before `end`, of those the longest."""
+        tokens = self._tokens[start : min(self._end, end + REST_MAX)].tolist()
+        for first in reversed(range(end - start)):
+            for rest in self._breakers.after(tokens[first]):
+                if tuple(tokens[first + 1 : first + 1 + len(rest)]) == rest:
+                    return start + first, start + first + len(rest)
+        return None
 
     def _move_to_front(self) -> None:
         size, start = self._end - self._start, self._start
@@ -107,6 +110,7 @@ class Dry:
             kept[:size] = kept[start : self._end].copy()
         if self._broken is not None:
             self._broken = self._broken[0] - start, self._broken[1] - start
+        self._seen = max(0, self._seen[0] - start), max(0, self._seen[1] - start)
         self._start, self._end = 0, size
 
 
@@ -117,10 +121,26 @@ def dry_of(p: Sampling, tokens: Sequence[int], breakers: Breakers) -> Dry | None
     return Dry(p, tokens, breakers)
 
 
-def _suffix_matches(tokens: Sequence[int]) -> list[int]:
+def _suffix_matches(tokens: NDArray[np.int64]) -> NDArray[np.int32] | list[int]:
     """For each place, how many tokens up to it are the same as the last ones of all (the last place
-    itself counts as 0). The Z algorithm on the reversed tokens: linear whatever they are."""
-    backwards, n = list(reversed(tokens)), len(tokens)
+    itself counts as 0)."""
+    found = np.zeros(tokens.size, np.int32)
+    places = np.arange(tokens.size - 1)
+    compared, length = 0, 0
+    while places.size:  # those whose last `length` tokens are the same
+        compared += places.size + _PASS_TOKENS
+        if compared > _PASSES * tokens.size:
+            return _of_much_the_same(tokens.tolist())
+        places = places[tokens[places - length] == tokens[-1 - length]]
+        found[places] += 1
+        length += 1
+        places = places[places >= length]
+    return found
+
+
+def _of_much_the_same(tokens: list[int]) -> list[int]:
+    """The Z algorithm on the reversed tokens: linear whatever they are."""
+    backwards, n = tokens[::-1], len(tokens)
     found = [0] * n
     left = right = 0  # the stretch furthest on that equals a beginning; right is beyond it
     for at in range(1, n):

@@ -58,7 +58,10 @@ def min_p(values: Values, p: float) -> Values:
     """Min-p (Nguyen et al. 2024): those at least p times as likely as the first."""
     if p <= 0.0:
         return values
-    keep = int(np.searchsorted(-values, -(values[0] + math.log(p)), side="right"))
+    least = values[0] + math.log(p)
+    if values[-1] >= least:
+        return values
+    keep = int(np.searchsorted(-values, -least, side="right"))
     return values[: max(1, keep)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hobnob.server.engine.breakers import Breakers
+from hobnob.server.engine.breakers import NONE, Breakers
 from hobnob.server.engine.detokenize import Detokenizer
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
 from hobnob.server.engine.ranking import Row
@@ -66,7 +66,7 @@ class Generation:
         self._spelled = spelled
         banned = eog if submit.sampling.ignore_eos else ()
         dry = submit.sampling.dry_multiplier != 0.0
-        found = breakers(submit.sampling.dry_sequence_breakers) if dry else frozenset()
+        found = breakers(submit.sampling.dry_sequence_breakers) if dry else NONE
         self._sampler = Sampler(submit.sampling, tokens, banned, found)
         self._text = Detokenizer(piece, submit.sampling.stop)
         self._count = 0  # tokens of the reply so far, earlier lives included

@@ -360,5 +360,5 @@ def _words(vocab: llama.Vocab) -> Words:
         eog=vocab.eog_tokens(),
         piece=vocab.piece,
         spelled=spelled,
-        breakers=BreakerFinder(vocab.n_vocab, spelled, vocab.tokenize).find,
+        breakers=BreakerFinder(spelled, vocab.tokenize).find,
     )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import llama_cpp as C
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from llama_samplers import survivors
 from support_model import starter
 
 from hobnob.server.engine import filters
-from hobnob.server.engine.breakers import BreakerFinder
-from hobnob.server.engine.dry import Dry
+from hobnob.server.engine.breakers import NONE, REST_MAX, BreakerFinder, Breakers, Rest
+from hobnob.server.engine.dry import Dry, _of_much_the_same, _suffix_matches
 from hobnob.server.engine.feedback import AdaptiveP, Mirostat
 from hobnob.server.engine.llama import Vocab
 from hobnob.server.engine.protocol import Sampling
@@ -129,7 +132,7 @@ def vocab() -> Iterator[Vocab]:
 
 @pytest.fixture(scope="module")
 def finder(vocab: Vocab) -> BreakerFinder:
-    return BreakerFinder(vocab.n_vocab, lambda id: vocab.piece(id, special=True), vocab.tokenize)
+    return BreakerFinder(lambda id: vocab.piece(id, special=True), vocab.tokenize)
 
 
 def their_dry(vocab: Vocab, p: Sampling) -> object:
@@ -189,15 +192,146 @@ def test_dry_does_lower_something(vocab: Vocab, finder: BreakerFinder) -> None:
     p = Sampling(seed=1, dry_multiplier=0.8, dry_sequence_breakers=[])
     before = vocab.tokenize("the cat sat on the mat and the cat sat on")
     lowered = np.zeros(vocab.n_vocab, np.float32)
-    Dry(p, before, frozenset()).penalise(lowered)
+    Dry(p, before, NONE).penalise(lowered)
     (id,) = np.flatnonzero(lowered).tolist()
     assert vocab.piece(id) == b" the"
     assert lowered[id] == pytest.approx(-0.8 * 1.75 ** (3 - 2), abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [["\n", ":", '"', "*"], ["\nUser:", "three be", "x"], [" " * 40, "aAaAaA", "é" * 20], ["𝔘!"]],
+)
+def test_a_breaker_is_a_token_that_holds_it_or_one_that_begins_it_with_the_rest(
+    texts: list[str], vocab: Vocab, finder: BreakerFinder
+) -> None:
+    breakers = finder.find(texts)
+    for id in range(vocab.n_vocab):
+        piece, expected = vocab.piece(id, special=True), set[Rest]()
+        for text in map(str.encode, texts):
+            if text in piece:
+                expected.add(())
+                continue
+            for n in range(1, len(text)):
+                if piece.endswith(text[:n]):
+                    rest = vocab.tokenize(text[n:].decode("utf-8", "replace"))
+                    expected.add(tuple(rest[:REST_MAX]))
+        found = breakers.after(id)
+        assert (len(found), set(found)) == (len(expected), expected)
+        assert [len(rest) for rest in found] == sorted(map(len, found), reverse=True)
+
+
+def test_nobody_waits_for_texts_of_tokens_that_a_run_does_not_meet(vocab: Vocab) -> None:
+    asked, cut = list[int](), list[str]()
+
+    def spelled(id: int) -> bytes:
+        asked.append(id)
+        return vocab.piece(id, special=True)
+
+    def tokenize(text: str) -> list[int]:
+        cut.append(text)
+        return vocab.tokenize(text)
+
+    texts = [letter * 40 for letter in "abcdefghijklmnop"]
+    p = Sampling(seed=1, dry_multiplier=0.8, dry_sequence_breakers=texts, dry_penalty_last_n=8000)
+    words = vocab.tokenize("the quick brown fox jumps over the lazy dog and then the quick brown")
+    dry = Dry(p, list(range(2000, 5000)) + words, BreakerFinder(spelled, tokenize).find(texts))
+    assert not asked
+    dry.penalise(np.zeros(vocab.n_vocab, np.float32))
+    assert 0 < len(asked) <= len(words) + REST_MAX
+    assert len(cut) <= 2 * len(asked)
+
+
+def dry_by_definition(p: Sampling, tokens: Sequence[int], breakers: Breakers) -> dict[int, float]:
+    """Token to what it loses, written out without any short cut."""
+    window = list(tokens[-p.dry_penalty_last_n :])
+    n = len(window)
+    limit = n
+    for first in range(n):  # the one that begins last counts
+        wholes = [
+            len(rest)
+            for rest in breakers.after(window[first])
+            if tuple(window[first + 1 : first + 1 + len(rest)]) == rest
+        ]
+        if wholes:
+            limit = n - 1 - first - max(wholes)
+    lost: dict[int, float] = {}
+    for at in range(n - 1):
+        same = 0
+        while same <= at and window[at - same] == window[n - 1 - same]:
+            same += 1
+        length, follows = min(same, limit), window[at + 1]
+        if n > p.dry_allowed_length <= length and () not in breakers.after(follows):
+            exponent = length - p.dry_allowed_length
+            if p.dry_base > 1:  # beyond this llama.cpp does not go
+                exponent = min(exponent, int(88.7228391 / math.log(p.dry_base)))
+            penalty = p.dry_multiplier * p.dry_base**exponent
+            lost[follows] = max(lost.get(follows, 0.0), penalty)
+    return lost
+
+
+LETTERS = st.text("abcd", min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    tokens=st.lists(st.sampled_from("a b c d aa ab bc cd da dd e f".split()), max_size=70),
+    texts=st.lists(LETTERS, max_size=3),
+    begun=st.integers(0, 70),
+    looked=st.sets(st.integers(0, 70)),
+    last_n=st.integers(1, 25),
+    allowed=st.integers(0, 3),
+    base=st.sampled_from([1.0, 1.5, 2.0**40]),
+)
+def test_however_it_is_asked_dry_lowers_what_its_definition_says(
+    tokens: list[str],
+    texts: list[str],
+    begun: int,
+    looked: set[int],
+    last_n: int,
+    allowed: int,
+    base: float,
+) -> None:
+    spellings = sorted(set("a b c d aa ab bc cd da dd e f".split()))
+    ids = [spellings.index(token) for token in tokens]
+
+    def tokenize(text: str) -> list[int]:
+        return [spellings.index(letter) for letter in text]
+
+    p = Sampling(
+        seed=1,
+        dry_multiplier=0.5,
+        dry_base=base,
+        dry_allowed_length=allowed,
+        dry_penalty_last_n=last_n,
+    )
+    breakers = BreakerFinder(lambda id: spellings[id].encode(), tokenize).find(texts)
+    dry = Dry(p, ids[:begun], breakers)
+    for at in range(min(begun, len(ids)), len(ids) + 1):
+        if at in looked or at == len(ids):
+            lowered = np.zeros(len(spellings), np.float32)
+            dry.penalise(lowered)
+            lost = dry_by_definition(p, ids[:at], breakers)
+            expected = [-min(lost.get(id, 0.0), 3e38) for id in range(len(spellings))]
+            assert lowered.tolist() == pytest.approx(expected, rel=1e-6)
+        if at < len(ids):
+            dry.accept(ids[at])
+
+
+@given(st.lists(st.integers(0, 2), max_size=60))
+def test_suffix_matches_are_found_both_ways(tokens: list[int]) -> None:
+    n = len(tokens)
+    expected = [0] * n
+    for at in range(n - 1):
+        while expected[at] <= at and tokens[at - expected[at]] == tokens[n - 1 - expected[at]]:
+            expected[at] += 1
+    assert _of_much_the_same(tokens) == expected
+    assert list(_suffix_matches(np.array(tokens, np.int64))) == expected
+
+
 def test_a_long_run_of_one_token_stays_within_what_a_number_can_hold() -> None:
     p = Sampling(seed=1, dry_multiplier=100.0, dry_base=10.0, dry_penalty_last_n=5000)
-    dry = Dry(p, [7] * 3000, frozenset())
+    dry = Dry(p, [7] * 3000, NONE)
     for _ in range(9000):
         dry.accept(7)
     lowered = np.zeros(10, np.float32)
@@ -207,7 +341,7 @@ def test_a_long_run_of_one_token_stays_within_what_a_number_can_hold() -> None:
 
 def test_a_reply_goes_on_the_same_with_dry_and_xtc_when_its_sampler_is_made_anew() -> None:
     p = Sampling(seed=9, dry_multiplier=2.0, xtc_probability=0.5, xtc_threshold=0.05, top_k=30)
-    breakers = frozenset({(3,), (4, 5)})
+    breakers = Breakers([b"!", b"ab"], lambda id: {3: b"!", 4: b"a"}.get(id, b""), lambda _: (5,))
     first, reply = Sampler(p, [1, 2], breakers=breakers), []
     for i in range(150):
         token = first.draw(row(i % 3, 60), i).token

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hobnob.server.engine import feedback, filters
 from hobnob.server.engine.protocol import Sampling
-from hobnob.server.engine.ranking import top
+from hobnob.server.engine.ranking import ByValue, top
 from hobnob.server.engine.sampling import BadLogits, Sampler, uniform
 
 N = 3000
@@ -113,6 +114,45 @@ def test_every_combination_draws_what_the_plain_definition_draws(
     logits = row(seed % 1000, scale=scale)
     before = [3, 5, 5, 5, 9, 11, 3, 8, 7, 7]
     assert Sampler(p, before).draw(logits, index).token == by_definition(logits, p, index, before)
+
+
+def by_full_sort(logits: np.ndarray, p: Sampling, index: int) -> int:
+    """A draw without top-k from ids that were all sorted, with the same sums in the same order."""
+    ids = np.lexsort((np.arange(logits.size), -logits))
+    values = logits[ids].astype(np.float64)
+    if p.top_p < 1:
+        mass = np.cumsum(np.exp(values - values[0]))
+        total = float(np.exp(logits - logits.max()).sum(dtype=np.float64))
+        values = values[: int(np.searchsorted(mass, p.top_p * total)) + 1]
+    values = filters.min_p(values, p.min_p)
+    weights = np.exp((values - values[0]) / p.temperature)
+    return int(ids[feedback.pick(weights, uniform(p.seed, index))])
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("decimals", [1, 7])  # with one many are equal
+@pytest.mark.parametrize("top_p", [0.5, 0.95, 1.0])
+@pytest.mark.parametrize("min_p", [0.0, 0.05])
+def test_without_top_k_the_draw_is_to_the_last_bit_that_of_a_full_sort(
+    scale: float, decimals: int, top_p: float, min_p: float
+) -> None:
+    p = Sampling(seed=11, top_k=0, top_p=top_p, min_p=min_p)
+    logits = np.round(row(4, 49_152, scale), decimals)
+    logits[1000:1100] = -np.inf
+    for index in range(12):
+        assert Sampler(p, []).draw(logits, index).token == by_full_sort(logits, p, index)
+
+
+@pytest.mark.parametrize("bound", [-math.inf, -0.5, 1.0])
+def test_values_sorted_by_themselves_are_traced_to_their_ids(bound: float) -> None:
+    logits = np.round(row(9, 400, 1.0), 1)
+    expected = [int(i) for i in np.lexsort((np.arange(400), -logits)) if logits[i] >= bound]
+    found = ByValue(logits, bound)
+    assert [found[at] for at in range(found.values.size)] == expected
+    assert found.values.tolist() == [float(logits[i]) for i in expected]
+    some = found[np.array([3, 1, 7])][1:]
+    assert [some[0], some[1]] == [expected[1], expected[7]]
+    assert some.values.tolist() == [float(logits[expected[at]]) for at in (1, 7)]
 
 
 def test_a_draw_changes_nothing() -> None:
