@@ -11,7 +11,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 STDLIB = sys.stdlib_module_names
-PURE_ENGINE = {"cells", "scheduler", "detokenize", "recall", "speculation"}
+PURE_ENGINE = {
+    "cells",
+    "detokenize",
+    "drafter",
+    "recall",
+    "scheduler",
+    "sources",
+    "speculation",
+}
 EDGE = {"app", "listener", "main", "security", "streams"}
 
 

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hobnob.server.engine.drafter import Drafter, Trust
 from hobnob.server.engine.model import Chunk, Decoded, Model, Outcome
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.speculation import Drafter, Source, Trust
+from hobnob.server.engine.sources import Source
 from hobnob.server.engine.threads import Threads
 
 NEAR_TOKENS = 4

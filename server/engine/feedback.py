@@ -14,7 +14,7 @@ import numpy as np
 
 from hobnob.server.engine.filters import probabilities
 from hobnob.server.engine.protocol import Sampling
-from hobnob.server.engine.ranking import Ids, Row, Values, at_least, top
+from hobnob.server.engine.ranking import Order, Row, Values, at_least, top
 
 _ESTIMATE_TOKENS = 100  # most likely ones from which mirostat 1 estimates the distribution's shape
 _PEAK, _SHARPNESS, _WIDTH = 5.0, 10.0, 0.3  # of adaptive-p's curve
@@ -101,7 +101,7 @@ class AdaptiveP:
         self.total_weight = 1.0 / (1.0 - decay)
         self._seen: tuple[int, float] | None = None  # token, its probability before the change
 
-    def draw(self, ids: Ids, values: Values, u: float) -> int:
+    def draw(self, ids: Order, values: Values, u: float) -> int:
         """Of candidates that the filters left, temperature applied. Changes nothing that a later
         draw depends on: `accept` does."""
         original = probabilities(values)

@@ -12,11 +12,11 @@ import numpy as np
 
 from hobnob.server.engine.breakers import NONE, Breakers
 from hobnob.server.engine.detokenize import Detokenizer
+from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
 from hobnob.server.engine.ranking import Row
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import Drawn, Sampler
-from hobnob.server.engine.speculation import Drafter
 from hobnob.server.wire import StopReason
 
 Piece = Callable[[int], bytes]

@@ -22,6 +22,7 @@ import llama_cpp.llama_cpp as C
 import numpy as np
 
 from hobnob.server.engine import devices
+from hobnob.server.engine.batch import Batch
 from hobnob.server.engine.complaints import Complaints
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Outcome, State
 
@@ -288,7 +289,7 @@ class Model:
         """What the bits of its cells depend on, beside the weights and the layers' device."""
         self._splits = shape.kv_type == "f16" or weights.has_joint_values
         self._length = [0] * shape.n_seqs
-        self._batch = _Batch(self._n_batch + 1)
+        self._batch = Batch(C.llama_batch(), self._n_batch + 1)
         self._no_logits: Logits = np.empty((0, self.n_vocab), np.float32)
 
     def close(self) -> None:
@@ -453,42 +454,6 @@ def _outcome(code: int) -> Outcome:
     if code == 1:
         return Outcome.NO_ROOM
     return Outcome.REFUSED if code == -1 else Outcome.FAILED
-
-
-class _Batch:
-    """The arrays of a llama_batch, made once and filled through numpy."""
-
-    def __init__(self, rows: int) -> None:
-        self._token = np.zeros(rows, np.int32)
-        self._pos = np.zeros(rows, np.int32)
-        self._seq = np.zeros(rows, np.int32)
-        self._output = np.zeros(rows, np.int8)
-        self._one = np.ones(rows, np.int32)  # each row belongs to one sequence
-        first = self._seq.ctypes.data
-        self._seq_at = np.arange(first, first + 4 * rows, 4, dtype=np.uintp)
-        self._counting = np.arange(rows, dtype=np.int32)
-        self._batch = C.llama_batch()
-        int32 = ctypes.POINTER(ctypes.c_int32)
-        self._batch.token = self._token.ctypes.data_as(int32)
-        self._batch.pos = self._pos.ctypes.data_as(int32)
-        self._batch.n_seq_id = self._one.ctypes.data_as(int32)
-        self._batch.seq_id = self._seq_at.ctypes.data_as(ctypes.POINTER(int32))
-        self._batch.logits = self._output.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
-
-    def fill(self, chunks: Sequence[Chunk]) -> Any:
-        at = 0
-        for chunk in chunks:
-            end = at + len(chunk.tokens)
-            self._token[at:end] = chunk.tokens
-            self._pos[at:end] = self._counting[: end - at]
-            self._pos[at:end] += chunk.start
-            self._seq[at:end] = chunk.seq
-            self._output[at:end] = 0
-            if chunk.outputs:
-                self._output[end - chunk.outputs : end] = 1
-            at = end
-        self._batch.n_tokens = at
-        return self._batch
 
 
 def supports_gpu() -> bool:

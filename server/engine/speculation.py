@@ -1,40 +1,22 @@
 """Drafts: what a run may say next, where computing it at once should pay.
 
-Pure. The longest recent stretch of a run's tokens that occurred earlier, in its own tokens or in
-its owner's late replies, is followed there; the tokens after it are the draft. Every token that a
-run draws shows whether its match was right, so acceptance is known before a row is spent on it.
-A second source, a draft model, may be dear where matches are free: it drafts where its promise
-is the better one, its own time counted. A draft is made where it should pay by what rows were
-measured to cost, and only as long as it could fail without having cost the run more than
-`LOSS_SHARE` of its time.
+Pure. What can be looked up (drafter.py) is free; a second source, a draft model, may be dear: it
+drafts where its promise is the better one, its own time counted. A draft is made where it should
+pay by what rows were measured to cost, and only as long as it could fail without having cost the
+run more than `LOSS_SHARE` of its time.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from hobnob.server.engine.drafter import LOSS_SHARE, Drafter
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.recall import (
-    CANDIDATES,
-    COMPARED_TOKENS,
-    KEY_TOKENS,
-    Recall,
-    Recalled,
-    Words,
-    common,
-    key_of,
-)
-
-READ_TOKENS = 512
-"""Tokens that are read in a step (under a millisecond): a long prompt takes several."""
+from hobnob.server.engine.sources import Lookup, Source
 
 ROWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sizes of a step with drafts, the run's own row included: a few, to be measured each."""
-LOSS_SHARE = 0.05
-"""Of a run's time may be lost with drafts at most."""
 GAIN_MIN = 1.1
 """Drafts must promise to be so much faster."""
 OTHERS_SLOWDOWN = 1.05
@@ -53,168 +35,6 @@ else slowed down does not keep them out for ever; trying again is within what ma
 
 _ROW_SHARE = 0.6  # of a step with one row: what a drafted row is thought to cost at first
 _WEIGHT = 0.2  # of the newest measurement
-_FADE = 0.95  # of what was known about acceptance, with every token
-_PRIORS = (0.4, 0.6, 0.75, 0.85)  # acceptance after matches of 4, 8, 16, 32 tokens and more
-_PRIOR_WEIGHT = 4.0
-
-
-class Suffixes:
-    """Where the end of a growing list of tokens occurred before. Memory is linear in its length,
-    and so is the time, over all calls."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        """`tokens` is only ever added to."""
-        self._tokens = tokens
-        self._read = 0
-        self._latest: dict[int, int] = {}  # hash of KEY_TOKENS tokens: where they last ended
-        self._before = array("i", [0])  # by where such tokens end: where they ended before
-        self._next = 0  # the token after the earlier occurrence
-        self.length = 0
-        """Tokens of the match; 0: there is none."""
-
-    @property
-    def behind(self) -> int:
-        """Tokens not read yet."""
-        return len(self._tokens) - self._read
-
-    def read(self) -> bool | None:
-        """Takes the next token. Whether the match foretold it; None when there was none."""
-        token = self._tokens[self._read]
-        foretold = self._tokens[self._next] == token if self.length else None
-        self._read += 1
-        end = self._read
-        if foretold:
-            self._next += 1
-            self.length += 1
-        else:
-            self.length = 0
-        before = 0
-        if end >= KEY_TOKENS:
-            key = key_of(self._tokens, end)
-            before = self._latest.get(key, 0)
-            self._latest[key] = end
-        self._before.append(before)
-        return foretold
-
-    def search(self) -> None:
-        """Looks for a longer match than the one that is followed."""
-        if self.length >= COMPARED_TOKENS:
-            return
-        at = self._before[self._read]
-        for _ in range(CANDIDATES):
-            if not at:
-                return
-            length = common(self._tokens, self._read, self._tokens, at)
-            if length > max(self.length, KEY_TOKENS - 1):
-                self.length, self._next = length, at
-            at = self._before[at]
-
-    def draft(self, most: int) -> list[int]:
-        """What followed the match; it may run on into itself."""
-        drafted: list[int] = []
-        end = len(self._tokens)
-        while self.length and len(drafted) < most:
-            at = self._next + len(drafted)
-            drafted.append(self._tokens[at] if at < end else drafted[at - end])
-        return drafted
-
-
-@dataclass(slots=True)
-class Trust:
-    """How often a source, or its matches of one class of lengths, foretold the next token."""
-
-    prior: float
-    hits: float = 0.0
-    tries: float = 0.0
-
-    def see(self, hit: bool) -> None:
-        self.hits = self.hits * _FADE + hit
-        self.tries = self.tries * _FADE + 1.0
-
-    def __float__(self) -> float:
-        return (self.hits + self.prior * _PRIOR_WEIGHT) / (self.tries + _PRIOR_WEIGHT)
-
-
-class Drafter:
-    """What is known of one run: its matches, how good they are, and what drafts have gained."""
-
-    def __init__(self, tokens: Sequence[int], n_prompt: int, owner: str = "") -> None:
-        self.owner = owner
-        self.tokens = tokens
-        self.n_prompt = n_prompt
-        self._suffixes = Suffixes(tokens)
-        self._recalled = Recalled()
-        self._first = len(tokens)
-        self._read = 0
-        self._trust = [Trust(prior) for prior in _PRIORS]
-        self._trust_recalled = [Trust(prior) for prior in _PRIORS]
-        self.gained_s = 0.0
-        """By drafts; below 0: lost."""
-        self.lent_s = 0.0
-        """May be spent on taking in the prompt, beside what was gained."""
-        self.source: Source | None = None
-        """Whose draft was computed last."""
-
-    @property
-    def drawn(self) -> int:
-        """Tokens of the reply since it was first asked."""
-        return len(self.tokens) - self._first
-
-    def prefilled(self, seconds: float) -> None:
-        """So long it took to read its prompt: time of the run, of which a share may be lost."""
-        self.lent_s = LOSS_SHARE * seconds
-
-    def pay(self, seconds: float) -> None:
-        """For what a source took in."""
-        lent = min(self.lent_s, seconds)
-        self.lent_s -= lent
-        self.gained_s -= seconds - lent
-
-    def read(self, words: Words | None = None) -> bool:
-        """Reads what has been added, within a bound; `words`: the owner's. False: there is more."""
-        suffixes = self._suffixes
-        for _ in range(min(READ_TOKENS, suffixes.behind)):
-            length = suffixes.length
-            foretold = suffixes.read()
-            self._read += 1
-            if words is not None and self._read >= self.n_prompt:
-                self._recall(words)
-            if self._read <= self.n_prompt:
-                if not suffixes.behind:
-                    suffixes.search()
-                continue
-            if foretold is not None:
-                self._trust[_class(length)].see(foretold)
-            suffixes.search()
-        return not suffixes.behind
-
-    def _recall(self, words: Words) -> None:
-        length = self._recalled.length
-        foretold = self._recalled.read(self.tokens, self._read, words)
-        if foretold is not None:
-            self._trust_recalled[_class(length)].see(foretold)
-
-    @property
-    def acceptance(self) -> float:
-        """How likely the match's next token is the one that will be drawn; 0 without a match."""
-        return max(self._chances)
-
-    def draft(self, most: int) -> list[int]:
-        """By the likelier of the two matches, the run's own where they are alike."""
-        own, recalled = self._chances
-        return self._recalled.draft(most) if recalled > own else self._suffixes.draft(most)
-
-    @property
-    def _chances(self) -> tuple[float, float]:
-        own, recalled = self._suffixes.length, self._recalled.length
-        return (
-            float(self._trust[_class(own)]) if own else 0.0,
-            float(self._trust_recalled[_class(recalled)]) if recalled else 0.0,
-        )
-
-
-def _class(length: int) -> int:
-    return min((length // KEY_TOKENS).bit_length() - 1, len(_PRIORS) - 1)
 
 
 @dataclass
@@ -252,63 +72,6 @@ class _Costs:
         return plain * (1.0 + _ROW_SHARE * (rows - decodes) / decodes)
 
 
-class Source(Protocol):
-    """Where drafts come from. What it costs beside its rows it says before, and takes no more."""
-
-    spent_s: float = 0.0
-    """In all, so far."""
-
-    def chance(self, drafter: Drafter) -> float:
-        """How likely the next token that it drafts is right; 0: it has none."""
-
-    def draft(self, drafters: Sequence[Drafter], most: int) -> list[list[int]]:
-        """Up to so many tokens for each, at once."""
-
-    def seconds(self, drafters: int, tokens: int) -> float:
-        """That so many tokens for each of so many runs take."""
-        return 0.0
-
-    def follow(self, drafter: Drafter, seconds: float) -> bool:
-        """Takes in what the run said, spending so much at most. Whether that was all of it."""
-        return True
-
-    def learn(self, drafter: Drafter, drafted: int, accepted: int) -> None:
-        """What became of a draft."""
-        return
-
-    def left(self, drafter: Drafter) -> None:
-        """The run is over."""
-        return
-
-    def doubt(self) -> None:
-        """What was learnt long ago may not hold any more."""
-        return
-
-
-class Lookup(Source):
-    """What the run, or its owner's late replies, said before: free, and judged with each token."""
-
-    def __init__(self) -> None:
-        self._recall = Recall()
-
-    def chance(self, drafter: Drafter) -> float:
-        return drafter.acceptance
-
-    def draft(self, drafters: Sequence[Drafter], most: int) -> list[list[int]]:
-        return [drafter.draft(most) for drafter in drafters]
-
-    def follow(self, drafter: Drafter, seconds: float) -> bool:
-        return drafter.read(self._recall.of(drafter.owner))
-
-    def ended(self, drafter: Drafter) -> None:
-        """The reply is whole: its owner may say the like again."""
-        self._recall.ended(drafter.owner, drafter.tokens, drafter.n_prompt)
-
-    def remember(self) -> None:
-        """Takes in a little of what has ended."""
-        self._recall.learn()
-
-
 class Speculation:
     """Who drafts how much, for all runs of an engine. The step thread's."""
 
@@ -334,32 +97,30 @@ class Speculation:
     ) -> list[list[int]]:
         """What may follow in a step of so many decodes, these runs' and others': for each up to
         so many tokens, and `most` together."""
-        plan = self._by_model(asked, decodes, most)
-        if plan is not None:
-            return plan
-        rows, drafts = decodes, list[list[int]]()
+        rows, looked_up = decodes, list[list[int]]()
         for drafter, own in asked:
             draft = self.propose(drafter, decodes, rows, min(own, most - (rows - decodes)))
             rows += len(draft)
-            drafts.append(draft)
-        return drafts
+            looked_up.append(draft)
+        by_model = self._by_model(asked, looked_up, decodes, most)
+        return looked_up if by_model is None else by_model
 
     def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
         """Up to `most` tokens looked up, for a step that has so many decodes and rows."""
-        tokens, _ = self._looked_up(drafter, decodes, rows, most)
+        tokens = self._best_length(drafter, decodes, rows, most)
         if not tokens:
             return []
         drafter.source = self._lookup
         return self._cut(self._lookup.draft([drafter], tokens)[0])
 
-    def _looked_up(self, drafter: Drafter, decodes: int, rows: int, most: int) -> tuple[int, float]:
-        """How many tokens are best looked up for the run, and how many of them may be right."""
+    def _best_length(self, drafter: Drafter, decodes: int, rows: int, most: int) -> int:
+        """How many tokens are best looked up for the run."""
         if not self._lookup.follow(drafter, 0.0) or self._since_plain >= PLAIN_EVERY:
-            return 0, 0.0
+            return 0
         chance = self._lookup.chance(drafter)
         plain = self._costs.of(decodes, decodes)
         if not chance or plain is None:
-            return 0, 0.0
+            return 0
         allowed = self._allowed(drafter, plain)
         longest = self._longest(plain)
         if decodes > 1:
@@ -373,18 +134,22 @@ class Speculation:
             gain = (decodes + _expected(chance, extra)) / cost
             if gain > best:
                 best, tokens = gain, extra
-        return tokens, _expected(chance, tokens)
+        return tokens
 
     def _by_model(
-        self, asked: Sequence[tuple[Drafter, int]], decodes: int, most: int
+        self,
+        asked: Sequence[tuple[Drafter, int]],
+        looked_up: Sequence[list[int]],
+        decodes: int,
+        most: int,
     ) -> list[list[int]] | None:
         """The draft model's for the runs whose tokens it knows, where that promises more than
-        what can be looked up. None: it does not."""
+        what was looked up. None: it does not."""
         plain = self._costs.of(decodes, decodes)
         if self._model is None or plain is None or self._since_plain >= PLAIN_EVERY:
             return None
         able = [(i, own) for i, (drafter, own) in enumerate(asked) if self._able(drafter, own)]
-        least = self._promise(asked, decodes, most, plain)
+        least = self._promise(asked, looked_up, decodes, plain)
         if not self._length(asked, able, decodes, most, plain, least):
             return None
         able = self._following(asked, able, plain)
@@ -406,16 +171,18 @@ class Speculation:
         return self._model is not None and own > 0 and self._model.chance(drafter) > 0.0
 
     def _promise(
-        self, asked: Sequence[tuple[Drafter, int]], decodes: int, most: int, plain: float
+        self,
+        asked: Sequence[tuple[Drafter, int]],
+        looked_up: Sequence[list[int]],
+        decodes: int,
+        plain: float,
     ) -> float:
-        """Tokens a second that looking up promises, and the least that others must."""
-        rows, right = decodes, 0.0
-        for drafter, own in asked:
-            more, expected = self._looked_up(
-                drafter, decodes, rows, min(own, most - (rows - decodes))
-            )
-            rows, right = rows + more, right + expected
-        cost = self._costs.of(decodes, rows) or plain
+        """Tokens a second that what was looked up promises, and the least that others must."""
+        right = sum(
+            _expected(self._lookup.chance(drafter), len(draft))
+            for (drafter, _), draft in zip(asked, looked_up, strict=True)
+        )
+        cost = self._costs.of(decodes, decodes + sum(map(len, looked_up))) or plain
         return max(GAIN_MIN * decodes / plain, (decodes + right) / cost)
 
     def _following(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hobnob.server.engine.breakers import Breakers
+from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.generation import Generation, Piece, joined
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
@@ -29,7 +30,7 @@ from hobnob.server.engine.records import Records
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import BadLogits
 from hobnob.server.engine.scheduler import Budget, Plan, Scheduler
-from hobnob.server.engine.speculation import Drafter, Speculation
+from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.threads import Threads
 from hobnob.server.wire import StopReason
 

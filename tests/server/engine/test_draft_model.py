@@ -13,10 +13,11 @@ from support_model import starter
 
 from hobnob.server.engine import loading
 from hobnob.server.engine.draft_model import NEAR_TOKENS, READ_TOKENS_MIN, DraftModel
+from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.llama import Vocab
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
-from hobnob.server.engine.speculation import Drafter, Speculation
+from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.threads import Threads
 
 PROMPT = [n % 50 + 5 for n in range(40)]
@@ -143,12 +144,21 @@ def test_it_drafts_where_all_that_it_costs_is_less_than_what_it_gains(
     drafter = Drafter(tokens, len(PROMPT))
     drafter.gained_s = drafter.lent_s = 10.0
     speculation._costs._all = 0.1  # rows are nearly free
+    looked, follow = [0], speculation._lookup.follow
+
+    def counted(drafter: Drafter, seconds: float) -> bool:
+        looked[-1] += 1
+        return follow(drafter, seconds)
+
+    speculation._lookup.follow = counted  # type: ignore[method-assign]
     for _ in range(10):
         found = speculation.drafts([(drafter, 9)], 1, 9)[0]
         if found:
             break
+        looked.append(0)
     assert bool(found) is drafts
     assert found == greedy(tokens, len(found))
+    assert set(looked[:10]) == {1}, "what can be looked up was planned more than once a step"
 
 
 @pytest.mark.alone

@@ -6,9 +6,10 @@ import random
 import time
 
 from hobnob.server.engine import recall
+from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.recall import HALF_TOKENS, KEY_TOKENS, OWNERS, Recall, Recalled, Words
-from hobnob.server.engine.speculation import Drafter, Speculation
+from hobnob.server.engine.speculation import Speculation
 
 ASK = [3, 1, 4, 1, 5]
 REPLY = [20, 21, 22, 23, 24, 25, 26, 27, 28, 29]
