@@ -31,7 +31,7 @@ class Probed:
 
 
 def probe(model: Model, n_vocab: int, rows_max: int, threads: int) -> Probed:
-    """Uses the model's sequences 0 and 1 and leaves them empty."""
+    """Uses the model's sequences 0 and 1, and leaves in them what it computed last."""
     began = time.monotonic()
     prompt = [(7 * i * i + 11 * i + 3) % n_vocab for i in range(PROMPT_TOKENS)]
     alone, seconds = _logits(model, prompt, PROMPT_TOKENS, 1, threads)
@@ -52,6 +52,8 @@ def _logits(
 ) -> tuple[Logits | None, float]:
     """Logits after the prompt, computed in such chunks and a last step with so many rows; and
     the seconds of that step."""
+    model.cut(0, 0)
+    model.cut(1, 0)
     last = len(prompt) - 1
     outcomes = []
     for at in range(0, last, chunk):
@@ -63,7 +65,5 @@ def _logits(
     decoded = model.decode(step, threads)
     outcomes.append(decoded.outcome)
     found = decoded.logits[0].copy() if decoded.logits.size else None
-    model.cut(0, 0)
-    model.cut(1, 0)
     fine = all(outcome is Outcome.OK for outcome in outcomes)
     return (found if fine else None), decoded.seconds

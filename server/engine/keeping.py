@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.model import Model
+from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.run import Run, Saved
 from hobnob.server.engine.snapshots import SEGMENT_TOKENS, TAIL_TOKENS, Link, Snapshots
 
 STRETCHES_AT_ONCE = 8
 """Saved before an eviction at the most; what is beyond them is computed again."""
 
-WORTH_TOKENS = 32
-"""A run is given saved tokens when they are so many more than the resident ones."""
+NEW_SHARE = 8
+"""Of what is put back, one token in so many at least must not be resident: the others would lie
+in the cells twice."""
 
 PATIENCE_SECONDS = 10.0
 """For files to be read; then the run computes its prompt."""
@@ -25,7 +27,10 @@ FORGOTTEN_MAX = 10_000
 
 
 class Keeper:
-    def __init__(self, model: Model, cells: Cells, snapshots: Snapshots) -> None:
+    def __init__(
+        self, model: Model, cells: Cells, snapshots: Snapshots, restoring: Restoring
+    ) -> None:
+        self._restoring = restoring
         self._model = model
         self._cells = cells
         self._snapshots = snapshots
@@ -100,16 +105,13 @@ class Keeper:
         """Gives the run, whose sequence holds its first `resident` tokens, what was fetched."""
         run.fetch_until = None
         found = [link for link in run.links if link.end > resident]
-        stretches = [s for link in found if (s := _stretch(link))]  # a file may be damaged
-        gain = sum(saved.end - max(saved.start, resident) for saved in stretches)
-        if gain < WORTH_TOKENS:
-            stretches = []
-        kept = [saved.link for saved in stretches]
+        there = [link for link in found if link.segment.state is not None]  # not damaged
+        kept = self._best(there, resident)
         self._snapshots.unpin([link for link in run.links if link not in kept])
         run.links = []
-        if stretches:
-            self._snapshots.used(found[-1].segment)
-            run.saved = stretches[::-1]
+        if kept:
+            self._snapshots.used(kept[-1].segment)
+            run.saved = [saved for link in reversed(kept) if (saved := _stretch(link))]
 
     def let_go(self, run: Run) -> None:
         """The run does not need what was fetched for it."""
@@ -145,12 +147,29 @@ class Keeper:
         )
 
     def _worth_it(self, run: Run, resident: int) -> list[Link]:
-        """What the run lacks of the chain that its tokens begin with; nothing when it is short."""
+        """What the run lacks of the chain that its tokens begin with, as far as it is sooner put
+        back than computed."""
         links = self._snapshots.match(run.owner, run.ids()[:-1], exact=run.exact)
         links = [link for link in links if link.end > resident]
         while links and sum(link.segment.entry.size for link in links) > self._snapshots.pinnable:
             links.pop()
-        return links if links and links[-1].end - resident >= WORTH_TOKENS else []
+        kept = self._best(links, resident)
+        if links and not kept:
+            self._snapshots.doubt()
+        return kept
+
+    def _best(self, links: list[Link], resident: int) -> list[Link]:
+        """As many of the first ones as save most time."""
+        won = most = 0.0
+        kept = 0
+        for n, link in enumerate(links, 1):
+            reading = self._snapshots.seconds_to_read(link.segment)
+            new = link.end - max(link.start, resident)
+            won += self._restoring.won(new, link.segment.ids.size, reading)
+            all_new, all_back = link.end - resident, link.end - links[0].start
+            if won > most and NEW_SHARE * all_new >= all_back:
+                most, kept = won, n
+        return links[:kept]
 
 
 def _stretch(link: Link) -> Saved | None:

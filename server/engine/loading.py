@@ -17,6 +17,7 @@ from hobnob.server.engine import (
     gguf,
     llama,
     machine,
+    restoring,
     sizing,
     snapshot_files,
 )
@@ -26,6 +27,7 @@ from hobnob.server.engine.draft_model import DraftModel
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Configure, Measured, Ready, Stepped
+from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.snapshot_files import Disk
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Speculation
@@ -61,6 +63,9 @@ def load(
     device = llama.gpus()[0].name if layers else "cpu"
     threads = _threads(asked, sizes.n_threads, on_gpu=layers > 0)
     measured = _measured(asked, model, (device, layers), sizes, threads)
+    target_s = asked.target_gap_ms / 1000 or (GPU_TARGET_GAP_SECONDS if layers else 0.0)
+    pace = Pace(sizes.n_ubatch, target_s)
+    pace.observe(0, measured.rows, measured.seconds)
     model.ordered = model.ordered and measured.exact_rows > 0
     model.clear()
     cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
@@ -71,10 +76,8 @@ def load(
         cached_max=sizes.cached_max,
         saved_bytes_max=sizes.saved_bytes_max,
         snapshots=_snapshots(asked, weights, sizes, disk, of),
+        restoring=Restoring(pace, measured.stretch_s, measured.token_s),
     )
-    target_s = asked.target_gap_ms / 1000 or (GPU_TARGET_GAP_SECONDS if layers else 0.0)
-    pace = Pace(sizes.n_ubatch, target_s)
-    pace.observe(0, measured.rows, measured.seconds)
     steps = Steps(
         model,
         memory,
@@ -115,7 +118,9 @@ def _measured(
         return asked.measured
     chosen = threads.choose(time.perf_counter())
     probed = exactness.probe(model, model.n_vocab, sizes.n_ubatch, chosen)
-    return Measured(of, probed.exact_rows, *probed.step)
+    computed = max((0, 1), key=model.length)  # by the probe
+    restored = restoring.measure(model, computed, time.perf_counter)
+    return Measured(of, probed.exact_rows, *probed.step, *restored)
 
 
 def code(asked: Configure) -> str:

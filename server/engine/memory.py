@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from hobnob.server.engine.cells import Cells, Cut, Holding, Match, common_length
 from hobnob.server.engine.keeping import Keeper
 from hobnob.server.engine.model import Model
+from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.run import Run, Saved
 from hobnob.server.engine.snapshots import Snapshots
 
@@ -55,8 +57,10 @@ class Memory:
         cached_max: int,
         saved_bytes_max: int,
         snapshots: Snapshots | None = None,
+        restoring: Restoring | None = None,
     ) -> None:
-        """`saved_bytes_max`: of states in RAM, snapshots included; these give way first."""
+        """`saved_bytes_max`: of states in RAM, snapshots included; these give way first.
+        `restoring`: what it costs to put a snapshot back; None: nothing."""
         self.cells = cells
         self.counts = Counts()
         self.saved_bytes = 0
@@ -64,7 +68,7 @@ class Memory:
         self._cached_max = cached_max
         self._saved_bytes_max = saved_bytes_max
         self.snapshots = snapshots or Snapshots(b"", ram_max=0)
-        self._keeper = Keeper(model, cells, self.snapshots)
+        self._keeper = Keeper(model, cells, self.snapshots, restoring or Restoring(Pace(1)))
         self._bytes_per_cell = 0
         self._parked: list[Run] = []
 

@@ -26,6 +26,8 @@ class Measured(msgspec.Struct, array_like=True, frozen=True):
     exact_rows: int
     rows: int  # of the largest step that was tried
     seconds: float  # and what that took
+    stretch_s: float = 0.0  # to put saved cells back, however few
+    token_s: float = 0.0  # and for each of them beside
 
 
 # ---- server to engine -------------------------------------------------------------------------

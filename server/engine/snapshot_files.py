@@ -222,6 +222,7 @@ class Wrote:
 class Read:
     key: bytes
     state: bytearray | None
+    seconds: float = 0.0  # it took, once its turn had come
 
 
 @dataclass(order=True, slots=True)
@@ -264,7 +265,7 @@ class Disk:
         self._put(_OTHERS, lambda: self._write(entry, state))
 
     def read(self, entry: Entry) -> None:
-        self._put(_READS, lambda: self._tell(Read(entry.key, read(self._folder, entry))))
+        self._put(_READS, lambda: self._read(entry))
 
     def touch(self, entries: Sequence[Entry]) -> None:
         """Marks them as just used, the last one as the very last."""
@@ -305,6 +306,11 @@ class Disk:
     def _tell(self, news: Wrote | Read) -> None:
         self._news.put(news)
         self._wake()
+
+    def _read(self, entry: Entry) -> None:
+        began = time.perf_counter()
+        state = read(self._folder, entry)
+        self._tell(Read(entry.key, state, time.perf_counter() - began))
 
     def _write(self, entry: Entry, state: Bytes) -> None:
         try:

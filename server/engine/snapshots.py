@@ -37,6 +37,12 @@ SEGMENTS_MAX = 16_384
 UNDER_WAY_BYTES = 256 * 1024**2
 """States that are in RAM beyond the budget, until they are written or put back."""
 
+READ_BYTE_SECONDS = 1e-9
+"""For a byte from the disk, before any was read."""
+
+_WEIGHT = 0.2  # of the newest read
+_DOUBT = 0.8
+
 _NO_TAG = bytes(TAG_BYTES)
 
 
@@ -99,6 +105,7 @@ class Snapshots:
         self._disk_max = disk_max if files is not None else 0
         self._files = files
         self._bound_bytes = 0
+        self._read_byte_s: float | None = None  # none was read yet
         self._all: dict[bytes, Segment] = {}
         self._children: dict[tuple[bytes, bool], list[tuple[bytes, bytes]]] = {}
         """Of a parent, exact ones or not: tokens and keys, sorted."""
@@ -195,6 +202,16 @@ class Snapshots:
                 break
         return links
 
+    def seconds_to_read(self, segment: Segment) -> float:
+        """Until its state is in RAM, by what others took."""
+        known = READ_BYTE_SECONDS if self._read_byte_s is None else self._read_byte_s
+        return 0.0 if segment.state is not None else segment.entry.size * known
+
+    def doubt(self) -> None:
+        """Something was not read since that takes too long: it may have become faster."""
+        if self._read_byte_s is not None:
+            self._read_byte_s *= _DOUBT
+
     def pin(self, links: Sequence[Link]) -> bool:
         """Reads what is not in RAM and holds all of it there until `unpin`. False: too much is
         under way, and nothing happened."""
@@ -236,7 +253,7 @@ class Snapshots:
             if isinstance(one, Wrote):
                 self._wrote(segment, done=one.done)
             else:
-                self._have_read(segment, one.state)
+                self._have_read(segment, one)
         self._trim()
 
     def close(self, seconds: float) -> None:
@@ -356,15 +373,20 @@ class Snapshots:
             self._unfile(segment)
             self._bury(segment)
 
-    def _have_read(self, segment: Segment, state: bytearray | None) -> None:
+    def _have_read(self, segment: Segment, news: Read) -> None:
         if not segment.reading:
             return  # asked for by an earlier one of the same tokens
         segment.reading = False
-        if state is not None:
-            self._set_state(segment, np.frombuffer(state, np.uint8))
+        if news.state is not None:
+            self._set_state(segment, np.frombuffer(news.state, np.uint8))
+            self._observe(news.seconds / max(1, len(news.state)))
         elif segment.filed and segment.state is None:  # damaged; the file is gone
             self._unfile(segment)
             self._bury(segment)
+
+    def _observe(self, byte_s: float) -> None:
+        known = self._read_byte_s
+        self._read_byte_s = byte_s if known is None else known + _WEIGHT * (byte_s - known)
 
     def _trim(self) -> None:
         """Keeps to the budgets."""

@@ -20,6 +20,7 @@ class FakeFiles:
         self.folder = {} if folder is None else folder
         self.held = False  # nothing is done until it is let go
         self.written = 0
+        self.byte_seconds = 0.0  # that reading is said to take
         self._random = None if seed is None else random.Random(seed)
         self._jobs: deque[Callable[[], Wrote | Read | None]] = deque()
 
@@ -68,7 +69,9 @@ class FakeFiles:
         if self._chance(0.1):
             self._remove([entry])
         state = self.folder.get(entry)
-        return Read(entry.key, None if state is None else bytearray(state))
+        if state is None:
+            return Read(entry.key, None)
+        return Read(entry.key, bytearray(state), self.byte_seconds * len(state))
 
     def _remove(self, entries: list[Entry]) -> None:
         for entry in entries:

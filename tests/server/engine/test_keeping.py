@@ -19,6 +19,8 @@ from hobnob.server.engine.llama import Model, Shape, Weights
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Logits
 from hobnob.server.engine.model import Model as AnyModel
+from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.snapshots import SEGMENT_TOKENS, Files, Snapshots
 
@@ -26,11 +28,31 @@ PRINT = b"model"
 
 
 def memory(
-    model: AnyModel, cells: int, *, ram: int = 10**7, disk: int = 10**7, to: Files | None = None
+    model: AnyModel,
+    cells: int,
+    *,
+    ram: int = 10**7,
+    disk: int = 10**7,
+    to: Files | None = None,
+    restoring: Restoring | None = None,
 ) -> Memory:
     snapshots = Snapshots(PRINT, ram_max=ram, disk_max=disk, files=to)
     accounting = Cells(cells, 6)
-    return Memory(model, accounting, cached_max=cells, saved_bytes_max=ram, snapshots=snapshots)
+    return Memory(
+        model,
+        accounting,
+        cached_max=cells,
+        saved_bytes_max=ram,
+        snapshots=snapshots,
+        restoring=restoring,
+    )
+
+
+def costing(row: float, stretch: float = 0.0, token: float = 0.0) -> Restoring:
+    """Seconds of a computed token, of a stretch put back, and of each of its tokens."""
+    pace = Pace(512)
+    pace.observe(0, 1, row)
+    return Restoring(pace, stretch, token)
 
 
 def tokens(seed: int, n: int) -> list[int]:
@@ -147,6 +169,87 @@ def test_a_run_waits_for_the_disk_and_not_for_ever() -> None:
     disk.held = False
     held.save_due()
     held.snapshots.check_integrity()
+
+
+@pytest.mark.parametrize(
+    ("restoring", "restored"),
+    [
+        (costing(0.005, 0.001, 0.0001), 19),  # a few tokens are worth it where each takes long
+        (costing(0.0001, 0.0011, 0.00005), 0),  # and not where the machine is fast
+        (costing(0.0001, 0.0009, 0.00005), 19),
+    ],
+)
+def test_a_run_gets_what_is_sooner_put_back_than_computed(
+    restoring: Restoring, restored: int
+) -> None:
+    model = FakeModel(2000, 6)
+    held = memory(model, 2000, restoring=restoring)
+    run = Run("a", tokens(1, 20), 20)
+    compute(held, model, run)
+    held.keep(run)
+    held.evict_all()
+    assert compute(held, model, again(run, 7)) == 20 - restored
+    assert held.counts.restored_tokens == restored
+
+
+def test_what_a_slow_disk_holds_is_computed_and_tried_again_later() -> None:
+    model, disk = FakeModel(2000, 6), FakeFiles()
+    held = memory(model, 2000, ram=0, to=disk, restoring=costing(0.001))
+    run = Run("a", tokens(1, 250), 250, group="g")
+    compute(held, model, run)
+    finish(held, run)
+    held.save_due()  # all is written
+
+    def restored() -> bool:
+        held.evict_all()
+        before, following = held.counts.restored_tokens, again(run, 7)
+        if not held.fetched(following, 0.0):
+            held.save_due()
+        compute(held, model, following)
+        held.keep(following)
+        return held.counts.restored_tokens > before
+
+    assert restored(), "a disk is thought to be fast"
+    disk.byte_seconds = 1.0
+    assert restored()
+    tried = [restored() for _ in range(100)]
+    assert not tried[0]
+    assert any(tried)
+
+
+def test_the_head_of_a_chain_is_put_back_where_its_tail_would_take_too_long() -> None:
+    model, disk = FakeModel(3000, 6), FakeFiles()
+    held = memory(model, 3000, to=disk, restoring=costing(0.001))
+    run = Run("a", tokens(1, 900), 900, group="g")
+    compute(held, model, run)
+    finish(held, run)
+    held.save_due()
+    held.evict_all()
+    tail = held.snapshots.match("local", run.ids(), exact=True)[2:]
+    for link in tail:
+        held.snapshots._set_state(link.segment, None)
+    held.snapshots._observe(1.0)
+    assert compute(held, model, again(run, 7)) == 900 - 2 * SEGMENT_TOKENS
+    assert held.counts.restored_tokens == 2 * SEGMENT_TOKENS
+
+
+@pytest.mark.parametrize(("more", "restored"), [(6, 0), (49, 49)])
+def test_cells_that_are_resident_are_not_put_back_a_second_time_for_a_few_more(
+    more: int, restored: int
+) -> None:
+    model = FakeModel(3000, 6)
+    held = memory(model, 3000)
+    run = Run("a", tokens(1, 300), 300)
+    compute(held, model, run)
+    held.keep(run)
+    held.evict_all()
+    shorter = Run("b", run.tokens[:251], 251)
+    compute(held, model, shorter)
+    held.keep(shorter)
+    before = held.counts.restored_tokens
+    following = Run("c", run.tokens[: 251 + more], 251 + more)
+    assert compute(held, model, following) == more - restored
+    assert held.counts.restored_tokens - before == restored
 
 
 def test_a_damaged_file_costs_its_stretch_alone() -> None:

@@ -251,10 +251,10 @@ def test_a_state_that_does_not_continue_the_sequence_is_refused(model: Model) ->
     run(model, 1, [6])
 
 
-def test_the_probe_finds_the_exact_size_and_leaves_the_model_empty(model: Model) -> None:
+def test_the_probe_finds_the_exact_size_and_leaves_what_it_computed_last(model: Model) -> None:
     assert exactness.probe(model, model.n_vocab, 64, 1).exact_rows == 63
     assert exactness.probe(model, model.n_vocab, 20, 1).exact_rows == 15
-    assert model.length(0) == model.length(1) == 0
+    assert max(model.length(0), model.length(1)) >= 14
 
 
 def test_the_probe_finds_larger_exact_steps_where_keys_and_values_differ(weights: Weights) -> None:

@@ -148,6 +148,7 @@ def test_what_an_engine_measured_spares_the_next_one_the_measuring(tmp_path: Pat
 
     measured = ready(None).measured
     assert measured is not None and (measured.exact_rows, measured.rows) == (128, 128)
+    assert measured.stretch_s > 0 and measured.token_s > 0
     told = msgspec.structs.replace(measured, exact_rows=77)
     assert (ready(told).exact_rows, ready(told).measured) == (77, told)
     again = ready(msgspec.structs.replace(told, of=b"another model"))
