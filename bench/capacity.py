@@ -40,6 +40,7 @@ class Variant:
     flags: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     streams: int | None = None  # where other than the scenario's suits it better
+    program: str = ""  # a module of the bench in place of `hobnob serve`
 
     @property
     def shown(self) -> str:

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from bench.capacity import (
 from bench.load import Client
 
 ROOT = Path(__file__).resolve().parents[1]
+_HOBNOB = ROOT / ".venv" / "bin" / "hobnob"
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 
@@ -168,7 +170,9 @@ def _command(server: Server, port: int) -> list[str]:
     capacity, flags = server.capacity, [flag for flag in server.variant.flags]
     model, threads, cells = str(capacity.model), str(capacity.threads), str(capacity.cells)
     if server.ours:
-        serve = [str(ROOT / ".venv" / "bin" / "hobnob"), "serve", "--model", model]
+        program = server.variant.program
+        start = [sys.executable, "-m", program] if program else [str(_HOBNOB), "serve"]
+        serve = [*start, "--model", model]
         serve += ["--sequences", str(_streams(server))]
         if capacity.threads != machine.cores():  # what it chooses, and then may give way from
             serve += ["--threads", threads]
@@ -195,6 +199,9 @@ def _environment(server: Server, port: int, key: str) -> dict[str, str]:
             "HOBNOB_KEY": key,
             "HOBNOB_CELLS": str(server.capacity.cells),
         }
+    if server.variant.program:
+        folders = [str(ROOT), inherited.get("PYTHONPATH", "")]
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return {**inherited, **server.variant.environment}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.scenario import Scenario
 from bench.scenarios import (
     busy_core,
+    commits,
     copying,
     exact,
     goodput,
@@ -34,6 +35,7 @@ ALL: dict[str, Scenario] = {
         goodput.SCENARIO,
         *overhead.SCENARIOS,
         exact.SCENARIO,
+        commits.SCENARIO,
         soak.SCENARIO,
     )
 }
