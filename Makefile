@@ -28,7 +28,7 @@ bench: install-dev  ## ratios against other servers, see bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
 chaos: install-dev  ## force of every kind, long: every cut, SEEDS= histories, ROUNDS= kills of each kind
-	@HOBNOB_CUTS=all $(BIN)/python -m pytest -q tests/chaos/test_cuts.py
+	@HOBNOB_CUTS=all $(BIN)/python -m pytest -q tests/chaos/test_cuts.py tests/chaos/test_shapes.py
 	@$(BIN)/python -m tests.chaos.simulate --seeds $(SEEDS)
 	@$(BIN)/python -m tests.chaos.killers --rounds $(ROUNDS)
 

@@ -235,6 +235,9 @@ Payload = (
 
 _BY_TYPE: dict[str, type[Any]] = {cls.TYPE: cls for cls in get_args(Payload)}
 _NESTED: dict[str, type[Any]] = {"usage": Usage, "timings": Timings, "error": Failure}
+_NAMES: dict[type[Any], list[str]] = {
+    cls: [one.name for one in fields(cls)] for cls in (*_BY_TYPE.values(), *_NESTED.values())
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ def _known(cls: type[Any], raw: Any) -> dict[str, Any]:
     """Only the fields that we know: a newer server may send more."""
     if not isinstance(raw, dict):
         raise TypeError("not an object")
-    values = {f.name: raw[f.name] for f in fields(cls) if f.name in raw}
+    values = {name: raw[name] for name in _NAMES[cls] if name in raw}
     for name, nested in _NESTED.items():
         if isinstance(values.get(name), dict):
             values[name] = nested(**_known(nested, values[name]))

@@ -434,15 +434,16 @@ class Simulation:
         assert not any(isinstance(e.payload, wire.MessageStop) for e in client.events)
         client.events.append(event)
         if not client.warned:
-            logged = self._logged(client.run).get(event.seq)
+            logged = self._logged(client.run, event.seq).get(event.seq)
             assert logged == event, f"{client.run}: {event.seq} was shown before it was logged"
 
     # ---- promises
 
-    def _logged(self, run: str) -> dict[int, wire.Event]:
+    def _logged(self, run: str, only: int | None = None) -> dict[int, wire.Event]:
         found = self.database.conn.execute(
-            "SELECT seq, type, data FROM run_events WHERE run = (SELECT n FROM runs WHERE id = ?)",
-            (run,),
+            "SELECT seq, type, data FROM run_events WHERE run = (SELECT n FROM runs WHERE id = ?)"
+            " AND seq BETWEEN ? AND ?",
+            (run, only or 0, only or 1_000_000),
         )
         return {
             seq: wire.Event(seq, payload)

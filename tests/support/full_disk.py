@@ -1,0 +1,72 @@
+"""A history on a small file system that fills up in mid-reply: python full_disk.py HOME SIZE.
+
+For a process of its own, in a mount namespace of its own (`unshare --mount`). The real program
+runs in there; prints one JSON object of what was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from support_e2e import GREEDY, Home, read_rest, read_some, wait_for
+
+PROMPT = "Count from one to two hundred, in words, one number after the other."
+ASK = ("ask", *GREEDY, "-o", "max_tokens", "300", "-o", "ignore_eos", "true")
+FIRST_BYTES = 40
+
+
+def fill(path: Path) -> None:
+    """Takes the last byte of the disk."""
+    with path.open("wb", buffering=0) as file:
+        for size in (65536, 1):
+            try:
+                while file.write(b"x" * size) == size:
+                    pass
+            except OSError:
+                pass
+
+
+def play(home: Home) -> dict[str, Any]:
+    data = home.paths.data_dir
+    before = home.run(*ASK, PROMPT)
+    asking = home.start(*ASK, PROMPT)
+    shown = read_some(asking, FIRST_BYTES)
+    fill(data / "filler")
+    rest, complaints = read_rest(asking)
+    refused = home.run(*ASK, "Is there room?")
+    (data / "filler").unlink()
+    reply = wait_for(lambda: r if (r := home.stored_replies()[0])["status"] == "length" else None)
+    after = home.run("ask", "-o", "max_tokens", "1", "And now?")
+    home.stop()
+    checked = home.run("doctor", "--check-db")
+    return {
+        "expected": before.stdout.decode(),
+        "shown": (shown + rest).decode(),
+        "code": asking.returncode,
+        "complaints": complaints.decode(),
+        "refused": [refused.returncode, refused.stdout.decode(), refused.stderr.decode()],
+        "stored": reply["text"],
+        "conversations": [before.returncode, after.returncode],
+        "checked": [checked.returncode, checked.stdout.decode()],
+    }
+
+
+def main() -> int:
+    home = Home(Path(sys.argv[1]))
+    data = home.paths.data_dir
+    data.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={sys.argv[2]}", "tmpfs", str(data)]
+    subprocess.run(mount, check=True)
+    try:
+        print(json.dumps(play(home)))
+    finally:
+        home.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
