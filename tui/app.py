@@ -42,6 +42,7 @@ from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
 from hobnob.tui.sidebar import ConversationList, Sidebar
 from hobnob.tui.talk import Talk
+from hobnob.tui.transcript import USER
 
 if TYPE_CHECKING:
     pass
@@ -395,6 +396,7 @@ class HobnobApp(ComparingApp):
             "/search": self.action_search,
             "/find": self.chat.action_find,
             "/regenerate": self.chat.regenerate_last,
+            "/edit": self._edit_last,
             "/compare": self.action_compare,
             "/comparisons": self.action_comparisons,
             "/copy": self._copy_last,
@@ -407,6 +409,11 @@ class HobnobApp(ComparingApp):
             await self.action_quit()
         else:
             actions[event.name]()
+
+    def _edit_last(self) -> None:
+        mine = [entry for entry in self.talk.entries if entry.role == USER and entry.id]
+        if mine and self.talk.live is None:
+            self.chat.edit(mine[-1])
 
     def _rename_this(self) -> None:
         if self.talk.id is not None:

@@ -301,16 +301,14 @@ class Chat(Vertical):
         self.query_one("#title", Static).update(Content(words))
 
     def _show_welcome(self) -> None:
-        empty = not self.talk.entries
-        self.query_one("#welcome").display = empty
-        self.view.display = not empty
+        self.query_one("#welcome").display = not self.talk.entries
+        self.view.display = bool(self.talk.entries)
 
     def say_model(self, words: str, *, failed: bool, starter: bool) -> None:
         model = self.query_one("#model", Static)
         model.update(Content(words))
         model.set_class(failed, "failed")
-        welcome = WELCOME + STARTER if starter else WELCOME
-        self.query_one("#welcome", Static).update(Content(welcome))
+        self.query_one("#welcome", Static).update(Content(WELCOME + (STARTER if starter else "")))
 
     def say_trouble(self, words: str) -> None:
         """A sentence above the transcript; empty to take it away."""
@@ -348,11 +346,8 @@ class Chat(Vertical):
             self.say_trouble(f"Not stopped: {error.message}")
 
     def action_scroll_page(self, direction: int) -> None:
-        view = self.view
-        if direction < 0:
-            view.scroll_page_up(animate=False)
-        else:
-            view.scroll_page_down(animate=False)
+        scroll = self.view.scroll_page_up if direction < 0 else self.view.scroll_page_down
+        scroll(animate=False)
 
     def action_scroll_rows(self, rows: int) -> None:
         self.view.scroll_relative(y=rows, animate=False)
@@ -417,11 +412,8 @@ class Chat(Vertical):
             await moves.move(what, self.view, self.talk.entries, self.query_one(FindBar))
         elif self.talk.live is not None or self._outgoing is not None:
             self.app.notify("A reply is being written. Esc stops it.", markup=False)
-        elif what == "edit" and entry.role == USER:
-            self._editing = entry
-            self.composer.put(entry.text)
-            self.composer.focus()
-            self._show_hint()
+        elif what == "edit":
+            self.edit(entry)
         elif what == "regenerate":
             self._regenerate(entry)
         elif what in ("earlier", "later"):
@@ -431,6 +423,14 @@ class Chat(Vertical):
     def regenerate_last(self) -> None:
         if self.talk.entries and self.talk.live is None:
             self._regenerate(self.talk.entries[-1])
+
+    def edit(self, entry: Entry) -> None:
+        """Into the input, to be sent in place of itself."""
+        if entry.role == USER:
+            self._editing = entry
+            self.composer.put(entry.text)
+            self.composer.focus()
+            self._show_hint()
 
     def _leave_messages(self) -> None:
         """A message that goes away must not take the focus to who knows where."""

@@ -11,6 +11,7 @@ COMMANDS = {
     "/search": "search all conversations",
     "/find": "find in this conversation",
     "/regenerate": "a new reply to the last message",
+    "/edit": "change your last message and send it anew",
     "/compare": "one prompt against several columns, side by side",
     "/comparisons": "the comparisons that were made",
     "/copy": "copy the last reply",

@@ -18,7 +18,6 @@ MOST_LISTED = 20
 
 OWN = {
     "/show": "tell this conversation from its start",
-    "/edit": "change your last message and send it anew",
     "/before": "the version of the last reply before this one",
     "/after": "the version of the last reply after this one",
     "/thoughts": "tell what the model thought before its last reply",

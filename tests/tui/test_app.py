@@ -499,6 +499,20 @@ async def test_an_edited_message_is_sent_as_a_new_version(
         assert "‹ 2 of 2 ›" in screen_text(pilot)
 
 
+async def test_the_last_message_can_be_edited_by_a_command(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "answer", "second question", "second answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 4)
+        pilot.app.chat.composer.put("/edit")
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.chat.composer.text == "second question")
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(client.sent))
+        assert client.sent[0]["parent"] == "c0001-m1"
+
+
 async def test_editing_the_first_message_begins_a_branch_at_the_root(
     client: FakeClient, tmp_path: Path
 ) -> None:

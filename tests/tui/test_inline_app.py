@@ -147,6 +147,26 @@ async def test_a_message_that_was_not_accepted_is_in_the_input_and_not_in_the_sc
     assert len(keys) == 1
 
 
+async def test_an_edited_message_and_its_reply_stand_below_what_they_replace(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("first try\r")
+        await session.until("tokens")
+        await session.until(READY)
+        session.type("/edit\r")
+        await session.until("editing an earlier message")
+        await session.until("first try")
+        session.type(" again\r")
+        await session.until("tokens")
+        session.type("\x11")
+        assert await session.ends() == 0
+        rows = [row for row in scrolled(session) if row]
+    said = [row for row in rows if "try" in row or row == "Hello world."]
+    assert said == ["first try", "Hello world.", "first try again", "Hello world."]
+
+
 async def test_an_opened_conversation_is_printed_with_its_end(
     server: FakeServer, hobnob: Cli
 ) -> None:
