@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len, set_cell_size
 from rich.color import ColorSystem
@@ -57,6 +57,7 @@ def plainly(look: Look) -> Shown:
 
 @pytest.mark.parametrize("scrolls", [False, True])
 @pytest.mark.parametrize("erases", [False, True])
+@settings(max_examples=30, deadline=None)
 @given(first=LOOKS, data=st.data())
 def test_whatever_changes_the_terminal_shows_what_textual_would(
     scrolls: bool, erases: bool, first: Look, data: st.DataObject
