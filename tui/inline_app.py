@@ -61,8 +61,7 @@ class InlineApp(HobnobApp):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._above: list[Strip] = []
-        self._rows: list[str] = []  # of the app, as they are on the screen
-        self._lengths: list[int] = []
+        self._rows: list[Strip] = []  # of the app, as they are on the screen
         self._drawn_width = 0
         self._seen_width = 0
         self._settled_at = 0.0
@@ -71,6 +70,10 @@ class InlineApp(HobnobApp):
         """Put finished rows into the scrollback, with the next frame."""
         self._above += rows
         self.screen.refresh()
+
+    @property
+    def written(self) -> int:
+        return self._driver.written if isinstance(self._driver, InlineDriver) else 0
 
     # ---- drawing ------------------------------------------------------------------------------
 
@@ -95,12 +98,16 @@ class InlineApp(HobnobApp):
             return
         changed = width != self._drawn_width
         if changed and self._drawn_width:
+            lengths = [row.cell_length for row in self._rows]
             before = self._previous_cursor_position
-            self._previous_cursor_position = rows_up(self._lengths, before, width)
+            self._previous_cursor_position = rows_up(lengths, before, width)
         ground = self.screen.rich_style
+        rows = [bare(strip.crop(0, width), ground) for strip in renderable.strips]
         above, self._above = self._above, []
+        if rows == self._rows and not above and not changed:
+            return
         frame = Frame(
-            [bare(strip.crop(0, width), ground) for strip in renderable.strips],
+            rows,
             above,
             self._rows,
             clear=renderable.clear or changed,
@@ -111,7 +118,7 @@ class InlineApp(HobnobApp):
         driver.show()
         x, y = self._previous_cursor_position
         self._previous_cursor_position = Offset(min(x, width - 1), y)
-        self._rows, self._lengths = frame.rendered, frame.lengths
+        self._rows = frame.strips
         self._drawn_width = self._seen_width = width
 
     def _is_changing(self, width: int) -> bool:

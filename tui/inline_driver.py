@@ -10,7 +10,7 @@ import asyncio
 import io
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -36,6 +36,13 @@ class InlineDriver(LinuxInlineDriver):
         self._file = io.TextIOWrapper(
             io.BufferedWriter(raw, 1 << 20), "utf-8", errors="replace", newline=""
         )
+
+        self.written = 0
+        """Characters so far."""
+
+    def write(self, data: str) -> None:
+        self.written += len(data)
+        super().write(data)
 
     @property
     def can_suspend(self) -> bool:
@@ -66,33 +73,29 @@ class InlineDriver(LinuxInlineDriver):
 class Frame(InlineUpdate):
     """One frame: finished rows, and below them the app, whose first row the cursor is at again.
 
-    Of the app's rows only those are written that are not those of the frame `before`.
+    Of the app's rows only what is not as in the rows `before` is written.
     """
 
     def __init__(
-        self, app: Sequence[Strip], above: Sequence[Strip], before: Sequence[str], *, clear: bool
+        self, app: Sequence[Strip], above: Sequence[Strip], before: Sequence[Strip], *, clear: bool
     ) -> None:
         super().__init__(list(app), clear)
         self._above = above
         self._before = () if clear or above else before
-        self.rendered: list[str] = []
-        """The app's rows, as they were written."""
-
-    @property
-    def lengths(self) -> list[int]:
-        """The cells of each of the app's rows."""
-        return [strip.cell_length for strip in self.strips]
 
     def render_segments(self, console: Console) -> str:
-        self.rendered = [strip.render(console) for strip in self.strips]
         out = ["\r", CLEAR_BELOW if self.clear else ""]
         if self._above:
             out += [*printed(self._above, console), CLEAR_BELOW]
         at = 0
-        for number, row in enumerate(self.rendered):
-            if number < len(self._before) and self._before[number] == row:
+        for number, row in enumerate(self.strips):
+            before = self._before[number] if number < len(self._before) else Strip([])
+            if number < len(self._before) and before == row:
                 continue
-            out += [self._down(at, number), "\r", CLEAR_LINE, row]
+            kept = alike(before, row)
+            skipped = f"\x1b[{kept}C" if kept else ""
+            new = row.crop(kept).render(console)
+            out += [self._down(at, number), "\r", skipped, CLEAR_LINE, new]
             at = number
         out.append(f"\x1b[{at}A\r" if at else "\r")
         return "".join(out)
@@ -102,6 +105,23 @@ class Frame(InlineUpdate):
         there = max(at, min(to, len(self._before) - 1))
         passed = f"\x1b[{there - at}B" if there > at else ""
         return passed + "\r\n" * (to - there)
+
+
+def alike(one: Strip, other: Strip) -> int:
+    """How many cells at the beginning of two rows are the same. Only up to the first character
+    that terminals might not agree on the width of."""
+    count = 0
+    for (a, style), (b, other_style) in zip(_letters(one), _letters(other), strict=False):
+        if a != b or style != other_style or not a.isascii():
+            break
+        count += 1
+    return count
+
+
+def _letters(strip: Strip) -> Iterator[tuple[str, Style | None]]:
+    for text, style, _ in strip:
+        for letter in text:
+            yield letter, style
 
 
 def printed(strips: Iterable[Strip], console: Console) -> list[str]:

@@ -86,6 +86,9 @@ class PrintedView(TranscriptView):
     def _say_edges(self) -> None:
         """There are none: all of it is printed, or asked for."""
 
+    def anchor(self, anchor: bool = True) -> None:
+        """All that is drawn is in sight, and stays where it is while more comes below it."""
+
     @property
     def views(self) -> Sequence[MessageView]:
         return ()

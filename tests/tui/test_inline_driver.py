@@ -13,7 +13,7 @@ from rich.style import Style
 from textual.geometry import Offset
 from textual.strip import Strip
 
-from hobnob.tui.inline_driver import Frame, bare, rows_up
+from hobnob.tui.inline_driver import Frame, alike, bare, rows_up
 
 WIDTH, HEIGHT = 20, 6
 CONSOLE = Console(color_system="truecolor", width=WIDTH, legacy_windows=False)
@@ -32,7 +32,7 @@ def test_the_last_frame_stands_below_all_that_was_printed(
 ) -> None:
     screen = pyte.HistoryScreen(WIDTH, HEIGHT, history=1000, ratio=0.5)
     stream = pyte.Stream(screen)
-    before: list[str] = []
+    before: list[Strip] = []
     up = 0
     for printed, rows, cursor in frames:
         frame = Frame(strips(rows), strips(printed), before, clear=len(rows) < len(before))
@@ -40,7 +40,7 @@ def test_the_last_frame_stands_below_all_that_was_printed(
         stream.feed(moved + frame.render_segments(CONSOLE))
         up = min(cursor, len(rows) - 1)
         stream.feed(f"\x1b[{up}B" if up else "")
-        before = frame.rendered
+        before = frame.strips
     above = ["".join(row[n].data for n in range(WIDTH)) for row in screen.history.top]
     shown = [row.rstrip() for row in (*above, *screen.display)]
     wanted = [row for printed, _, _ in frames for row in printed]
@@ -55,12 +55,19 @@ def test_the_last_frame_stands_below_all_that_was_printed(
     assert not any(row.strip() for row in screen.display[at + len(last) :])
 
 
-def test_a_row_that_has_not_changed_is_not_written_again() -> None:
-    first = Frame(strips(["one", "two", "three"]), [], [], clear=False)
-    first.render_segments(CONSOLE)
-    second = Frame(strips(["one", "TWO", "three"]), [], first.rendered, clear=False)
-    written = second.render_segments(CONSOLE)
-    assert "TWO" in written and "one" not in written and "three" not in written
+def test_what_has_not_changed_is_not_written_again() -> None:
+    before = strips(["one", "some words", "three"])
+    frame = Frame(strips(["one", "some words more", "three"]), [], before, clear=False)
+    written = frame.render_segments(CONSOLE)
+    assert " more" in written
+    assert not any(word in written for word in ("one", "some", "three"))
+
+
+def test_what_terminals_may_not_agree_on_is_written_with_all_that_follows() -> None:
+    one, other = (Strip([Segment(f"ab 👩‍👧 {end}")]) for end in ("x", "y"))
+    assert alike(one, other) == 3
+    bold = Strip([Segment("ab", Style(bold=True))])
+    assert alike(bold, Strip([Segment("ab")])) == 0
 
 
 @pytest.mark.parametrize(
