@@ -13,10 +13,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hobnob.server import errors
+from hobnob.server.changes import Changes
 from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes import envelopes
 from hobnob.server.routes.admin import AdminRoutes, ModelLister
+from hobnob.server.routes.changes import ChangeRoutes
 from hobnob.server.routes.comparisons import ComparisonRoutes
 from hobnob.server.routes.counted import Counted
 from hobnob.server.routes.native import NativeRoutes
@@ -38,6 +40,7 @@ class Parts:
     store: Store
     engine: EnginePort
     runs: Runs
+    changes: Changes
     lifecycle: Lifecycle
     policy: Policy
     model: ServedModel
@@ -78,6 +81,7 @@ def routers(parts: Parts) -> list[APIRouter]:
     return [
         NativeRoutes(parts.store, parts.runs).router(),
         ComparisonRoutes(parts.store).router(),
+        ChangeRoutes(parts.changes).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
         AdminRoutes(
             parts.report, parts.engine, parts.lifecycle, parts.models, parts.tally

@@ -95,12 +95,15 @@ class Conflict(HobnobError):
 
 
 class Gone(HobnobError):
-    """The run's log was pruned. `message_id` is the stored reply to read instead."""
+    """What follows the cursor is not there any more; the stored values are to be read instead.
+
+    Of a run's log that was pruned, `message_id` is the reply.
+    """
 
     code = "gone"
     status = 410
 
-    def __init__(self, message: str, *, message_id: str):
+    def __init__(self, message: str, *, message_id: str | None = None):
         super().__init__(message)
         self.message_id = message_id
 

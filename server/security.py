@@ -30,7 +30,10 @@ BODY_SECONDS = 60.0
 """For a body to arrive."""
 
 HEALTH_PATHS = frozenset({"/health", f"{wire.API}/health"})
-QUIET_PATHS = HEALTH_PATHS | {f"{wire.API}/status", f"{wire.API}/steps", "/metrics"}
+QUIET_PATHS = HEALTH_PATHS | {
+    "/metrics",
+    *(f"{wire.API}/{name}" for name in ("status", "steps", "changes")),
+}
 """Asking these is not using the server: they don't keep an idle one alive."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")

@@ -23,6 +23,7 @@ from hobnob.exits import Exit
 from hobnob.paths import Paths
 from hobnob.server import wire
 from hobnob.server.app import Parts, build_app
+from hobnob.server.changes import Changes
 from hobnob.server.engine.state import EnginePort
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.listener import EdgeServer, url_of
@@ -47,6 +48,8 @@ IDLE_CHECK_SECONDS = 5.0
 LOG_KEPT_MS = 24 * 3600 * 1000
 """After a run's end; then its stream answers 410 with the id of the stored message."""
 PRUNE_SECONDS = 3600.0
+
+_STOPPING = wire.StreamError("server_stopping", "The server is stopping.")
 
 log = logging.getLogger("hobnob.server")
 
@@ -91,11 +94,13 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         await runs.start()
         stack.push_async_callback(runs.stop)
         state = _state(setup, await store.instance())
+        changes = Changes(store)
         report = _report(setup, state, engine, runs, lifecycle)
         parts = Parts(
             store=store,
             engine=engine,
             runs=runs,
+            changes=changes,
             lifecycle=lifecycle,
             policy=setup.policy,
             model=setup.model,
@@ -107,7 +112,7 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         pruning = asyncio.create_task(_prune_logs(store))
         stack.callback(pruning.cancel)
         async with _stopping_when_idle(lifecycle, runs, setup.idle_stop_s):
-            await _until_stopped(server, setup, lifecycle, runs, engine)
+            await _until_stopped(server, setup, parts, engine)
     log.info("stopped")
     return Exit.INTERNAL if lifecycle.failed else Exit.OK
 
@@ -149,17 +154,17 @@ def _listening(paths: Paths, state: State) -> None:
 
 
 async def _until_stopped(
-    server: EdgeServer, setup: Setup, lifecycle: Lifecycle, runs: Runs, engine: EngineService
+    server: EdgeServer, setup: Setup, parts: Parts, engine: EngineService
 ) -> None:
     loop = asyncio.get_running_loop()
     serving = asyncio.create_task(server.serve(sockets=[setup.listener]))
-    wish = asyncio.create_task(lifecycle.stop_requested())
+    wish = asyncio.create_task(parts.lifecycle.stop_requested())
     try:
         await asyncio.wait({serving, wish}, return_when=asyncio.FIRST_COMPLETED)
         loop.call_later(STOP_SECONDS, _give_up, setup.paths)
-        lifecycle.request_stop()
+        parts.lifecycle.request_stop()
         remove_state(setup.paths.state_file, pid=os.getpid())
-        await _say_goodbye(runs)
+        await _say_goodbye(parts)
         server.should_exit = True
         loop.call_later(LINGER_SECONDS, server.let_go)
         await asyncio.gather(serving, engine.close())
@@ -168,11 +173,12 @@ async def _until_stopped(
         remove_state(setup.paths.state_file, pid=os.getpid())
 
 
-async def _say_goodbye(runs: Runs) -> None:
+async def _say_goodbye(parts: Parts) -> None:
     """To every reader, before uvicorn begins to wait for their connections."""
+    parts.changes.close(_STOPPING)
     try:
         async with asyncio.timeout(GOODBYE_SECONDS):
-            await runs.stop()
+            await parts.runs.stop()
     except TimeoutError:
         log.warning("the last events could not be stored in %g s", GOODBYE_SECONDS)
 

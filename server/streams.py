@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.types import Receive, Scope, Send
 
 from hobnob.server import wire
-from hobnob.server.log import Reader
 
 PING_SECONDS = 10.0
 """Longest silence on a stream, through queueing and reading of the prompt too."""
@@ -28,14 +27,22 @@ RETRY_MS = 1000
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class ClientGone(Exception):
     """The client closed its connection before the reply was ready."""
 
 
+class Source(Protocol[T_co]):
+    """A reader of a log, or of anything else that goes on and on."""
+
+    async def next_within(self, seconds: float) -> T_co | None:
+        """The next one, or None when none came in time. StopAsyncIteration at the end."""
+
+
 async def rendered(
-    reader: Reader, render: Callable[[wire.Event], str], *, ping_s: float | None = None
+    reader: Source[T], render: Callable[[T], str], *, ping_s: float | None = None
 ) -> AsyncGenerator[str, None]:
     """What `render` makes of each event, and a keep-alive whenever nothing went out for so long.
 
@@ -55,11 +62,13 @@ async def rendered(
             due = clock() + patience_s
 
 
-def native(reader: Reader, *, ping_s: float | None = None) -> AsyncGenerator[str, None]:
+def native(
+    reader: Source[wire.Event | wire.Change], *, ping_s: float | None = None
+) -> AsyncGenerator[str, None]:
     """The native stream. `retry:` travels inside the first event, not in a block of its own."""
     first = True
 
-    def render(event: wire.Event) -> str:
+    def render(event: wire.Event | wire.Change) -> str:
         nonlocal first
         retry, first = (RETRY_MS if first else None), False
         block = format_sse_event(

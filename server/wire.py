@@ -248,19 +248,68 @@ class Event:
     payload: Payload
 
 
-def dump(payload: Payload) -> str:
+# ---- the feed of changes ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The feed begins here: what was changed before is to be read from the lists."""
+
+    TYPE: ClassVar[str] = "position"
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanged:
+    """It, or a message of it, was written. The fields are those of GET /conversations/{id}."""
+
+    TYPE: ClassVar[str] = "conversation"
+    conversation: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationDeleted:
+    TYPE: ClassVar[str] = "deleted"
+    conversation: str
+
+
+ChangePayload = Position | ConversationChanged | ConversationDeleted | StreamError
+
+_CHANGES_BY_TYPE: dict[str, type[Any]] = {cls.TYPE: cls for cls in get_args(ChangePayload)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event of the feed. `seq` is the change number, and grows; None for a StreamError."""
+
+    seq: int | None
+    payload: ChangePayload
+
+
+# ---- as text ----------------------------------------------------------------------------------
+
+
+def dump(payload: Payload | ChangePayload) -> str:
     """The payload as JSON text, without its type. ASCII only, so no reader can split it."""
     return json.dumps(asdict(payload), ensure_ascii=True, separators=(",", ":"))
 
 
 def load(type_: str, data: str) -> Payload | None:
     """The payload for a type and its JSON text; None when the type is unknown or the text odd."""
-    cls = _BY_TYPE.get(type_)
+    return _load(_BY_TYPE.get(type_), data)  # type: ignore[no-any-return]
+
+
+def load_change(type_: str, data: str) -> ChangePayload | None:
+    """As `load`, for the feed of changes."""
+    return _load(_CHANGES_BY_TYPE.get(type_), data)  # type: ignore[no-any-return]
+
+
+def _load(cls: type[Any] | None, data: str) -> Any:
     if cls is None:
         return None
     try:
         raw = json.loads(data)
-        return cls(**_known(cls, raw))  # type: ignore[no-any-return]
+        return cls(**_known(cls, raw))
     except (ValueError, TypeError):
         return None
 

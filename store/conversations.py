@@ -75,6 +75,15 @@ def listing(
     return [_value(row) for row in conn.execute(sql, parameters)]
 
 
+def changed(conn: sqlite3.Connection, owner: str, after: int, *, limit: int) -> list[Conversation]:
+    """Those written to after that change number, the oldest change first."""
+    found = conn.execute(
+        f"{_COLUMNS} WHERE c.owner = ? AND c.change > ? ORDER BY c.change LIMIT ?",
+        (owner, after, limit),
+    )
+    return [_value(row) for row in found]
+
+
 def insert(
     conn: sqlite3.Connection,
     owner: str,
@@ -95,7 +104,7 @@ def insert(
             rows.dump(settings or {}),
             now,
             now,
-            _next_change(conn),
+            next_change(conn),
         ),
     ).fetchone()
     return int(n)
@@ -112,7 +121,7 @@ def update(
     head: int | None | Unset = UNSET,
 ) -> None:
     """Sets what is given, the time and the change number."""
-    values: dict[str, Any] = {"updated_at": now, "change": _next_change(conn)}
+    values: dict[str, Any] = {"updated_at": now, "change": next_change(conn)}
     if not isinstance(title, Unset):
         values["title"] = rows.one_line(title)
     if not isinstance(system, Unset):
@@ -126,11 +135,14 @@ def update(
 
 
 def delete(conn: sqlite3.Connection, n: int) -> None:
-    """The conversation with its messages, runs, logs and index rows (upkeep.py scrubs them)."""
+    """The conversation with its messages, runs, logs and index rows (upkeep.py scrubs them).
+
+    changes.py calls it, so that those who follow learn of it.
+    """
     conn.execute("DELETE FROM conversations WHERE n = ?", (n,))
 
 
-def _next_change(conn: sqlite3.Connection) -> int:
+def next_change(conn: sqlite3.Connection) -> int:
     # A counter of its own: the highest number in use would fall with a deletion.
     (change,) = conn.execute(
         "UPDATE meta SET value = value + 1 WHERE key = 'change' RETURNING value"

@@ -6,6 +6,7 @@ All functions take a connection and run inside the caller's transaction.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from hobnob.store import log, rows
@@ -85,6 +86,13 @@ def branch(
         return []
     found = conn.execute(f"{_COLUMNS} WHERE m.n IN ({_BRANCH}) ORDER BY m.n", (end,))
     return [_value(conn, row, tokens=tokens) for row in found.fetchall()]
+
+
+def rows_of(conn: sqlite3.Connection, rows: Sequence[int]) -> list[Message]:
+    """Messages by their rows, without tokens, in the order of writing."""
+    marks = ", ".join("?" * len(rows))
+    found = conn.execute(f"{_COLUMNS} WHERE m.n IN ({marks}) ORDER BY m.n", rows)
+    return [_value(conn, row, tokens=False) for row in found.fetchall()]
 
 
 def siblings(conn: sqlite3.Connection, n: int) -> list[str]:

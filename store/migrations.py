@@ -132,6 +132,29 @@ def m001_initial(db: Database) -> None:
     )
 
 
+@migrations()
+def m002_deletions(db: Database) -> None:
+    """What was deleted since, for other devices; of what was deleted before, nothing is known."""
+    db.execute("""
+        CREATE TABLE deletions (
+            change INTEGER PRIMARY KEY,     -- from meta's counter
+            owner TEXT NOT NULL,
+            conversation TEXT NOT NULL      -- its public id; nothing else is left of it
+        ) STRICT
+    """)
+    db.execute(
+        "INSERT INTO meta (key, value)"
+        " SELECT 'deletions_from', value FROM meta WHERE key = 'change'"
+    )
+
+
+@migrations()
+def m003_message_tree(db: Database) -> None:
+    """The shape of a conversation's tree is read from this index alone, without any text."""
+    db.execute("DROP INDEX messages_by_conversation")
+    db.execute("CREATE INDEX messages_by_conversation ON messages (conversation, parent, id)")
+
+
 def migrate(conn: sqlite3.Connection) -> None:
     """Applies what is pending, inside the caller's transaction: all of it or nothing."""
     assert conn.in_transaction, "two processes must not migrate at once"

@@ -11,9 +11,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
-from hobnob.store import comparisons, conversations, log, messages, runs, search, turns, upkeep
+from hobnob.store import (
+    changes,
+    comparisons,
+    conversations,
+    log,
+    messages,
+    pages,
+    runs,
+    search,
+    turns,
+    upkeep,
+)
 from hobnob.store.conversations import UNSET, Unset
 from hobnob.store.database import Database
 from hobnob.store.turns import NewConversation
@@ -21,10 +32,12 @@ from hobnob.store.values import (
     Append,
     Comparison,
     Conversation,
+    Deletion,
     Hit,
     LoggedEvent,
     Message,
     NewRun,
+    Page,
     Replies,
     Run,
     Turn,
@@ -34,6 +47,7 @@ from hobnob.store.values import (
 PRUNE_RUNS = 50
 """Logs dropped in one transaction, so that other writes get in between."""
 
+T = TypeVar("T")
 Clock = Callable[[], int]
 
 
@@ -52,6 +66,7 @@ class Store:
         self._db = database
         self._clock = clock
         self._copying = asyncio.Lock()
+        self._listeners: list[Callable[[], None]] = []
         self.last_written_ms = last_written_ms
         """When an earlier process last wrote to the database; 0 for a new one."""
 
@@ -94,7 +109,7 @@ class Store:
         settings: dict[str, Any] | None = None,
     ) -> Conversation:
         now = self._clock()
-        return await self._db.write(
+        return await self._change(
             lambda c: conversations.get(
                 c,
                 conversations.insert(
@@ -135,7 +150,7 @@ class Store:
             )
             return conversations.get(c, n)
 
-        return await self._db.write(update)
+        return await self._change(update)
 
     async def delete_conversation(self, owner: str, id: str) -> None:
         """Rows, log and index entries are gone, from the file too when this returns.
@@ -144,11 +159,29 @@ class Store:
         """
 
         def delete(c: Connection) -> None:
-            conversations.delete(c, conversations.find(c, owner, id))
+            changes.delete(c, conversations.find(c, owner, id))
             upkeep.mark_for_erasure(c)
 
-        await self._db.write(delete)
+        await self._change(delete)
         await self._erase()
+
+    # ---- what changed ----
+
+    async def last_change(self) -> int:
+        """The change number of the last write."""
+        return await self._db.read(changes.last)
+
+    async def changes(
+        self, owner: str, after: int, *, limit: int = 100
+    ) -> list[Conversation | Deletion] | None:
+        """What changed after that number, each conversation once, the oldest change first. None
+        when nobody knows any more what was deleted since: then everything has to be read again.
+        """
+        return await self._db.read(lambda c: changes.after(c, owner, after, limit=limit))
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """It is called after each write that may have given something a new change number."""
+        self._listeners.append(listener)
 
     # ---- turns and runs ----
 
@@ -175,7 +208,7 @@ class Store:
         """
         place = conversation or NewConversation(system=system, settings=settings)
         now = self._clock()
-        return await self._db.write(
+        return await self._change(
             lambda c: turns.begin_turn(
                 c,
                 owner,
@@ -195,7 +228,7 @@ class Store:
     ) -> Turn:
         """Another reply to a user's message, and its run. As begin_turn otherwise."""
         now = self._clock()
-        return await self._db.write(
+        return await self._change(
             lambda c: turns.begin_reply(
                 c, owner, conversation, parent=parent, run=run, aside=aside, now=now
             ),
@@ -212,7 +245,9 @@ class Store:
             return []
         now = self._clock()
         ends = any(item.end is not None for item in batch)
-        return await self._db.write(lambda c: turns.append(c, batch, now=now), durable=ends)
+        if ends:
+            return await self._change(lambda c: turns.append(c, batch, now=now), durable=True)
+        return await self._db.write(lambda c: turns.append(c, batch, now=now))
 
     async def set_attempt(self, run_ids: Sequence[str]) -> None:
         """These runs have been handed to an engine (once more)."""
@@ -267,6 +302,25 @@ class Store:
             )
         )
 
+    async def page(
+        self,
+        owner: str,
+        conversation: str,
+        *,
+        leaf: str | None = None,
+        newest: bool = False,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """The last messages of the branch to the leaf, or to the head; or those that lead to the
+        message `before`. With `newest` the branch goes on from the leaf: to the head if that is
+        below it, or else to the last message below it. The conversation's id may be a prefix."""
+        return await self._db.read(
+            lambda c: pages.page(
+                c, owner, conversation, leaf=leaf, newest=newest, before=before, limit=limit
+            )
+        )
+
     async def messages(
         self, owner: str, conversation: str, *, tokens: bool = True
     ) -> list[Message]:
@@ -316,6 +370,20 @@ class Store:
         writes wait while the index is read."""
         problems = await self._db.with_reader(upkeep.problems_of_file)
         return problems + await self._db.outside(upkeep.problems_of_index)
+
+    def _change(
+        self, function: Callable[[Connection], T], *, durable: bool = False
+    ) -> asyncio.Future[T]:
+        """A write that listeners hear of, also when its caller no longer waits for it."""
+        future = self._db.write(function, durable=durable)
+        future.add_done_callback(self._changed)
+        return asyncio.shield(future)
+
+    def _changed(self, written: asyncio.Future[Any]) -> None:
+        if not written.cancelled():
+            written.exception()  # its caller is told, if there is one
+        for listener in self._listeners:
+            listener()
 
     async def _erase(self) -> None:
         """Does what upkeep.py's mark asks for. What fails stays marked and is tried again."""

@@ -70,6 +70,14 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """What is left of a deleted conversation, so that other devices learn of it."""
+
+    conversation: str
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     id: str
     conversation: str
@@ -87,6 +95,16 @@ class Message:
     usage: dict[str, Any] | None = None
     timings: dict[str, Any] | None = None
     run: str | None = None  # public id of the run that wrote a reply
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Messages of one branch that follow each other, up to its end or to one that was named."""
+
+    conversation: Conversation
+    messages: list[Message]
+    earlier: int  # messages of the branch before these
+    siblings: dict[str, list[str]]  # of those that have other versions: the ids of all
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The Textual app: paints first, connects then, and leaves the terminal as it found it.
 
-Owns the connection, the list of conversations and what concerns the whole screen. A reply that
-is being written when the app ends goes on in the server.
+Owns the connection and what concerns the whole screen; the list of conversations is listing.py's.
+A reply that is being written when the app ends goes on in the server.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
 
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
-from hobnob.tui.clean import one_line
 from hobnob.tui.column_view import ColumnView
 from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
@@ -34,18 +32,17 @@ from hobnob.tui.find import FindBar
 from hobnob.tui.help import HelpScreen, Part, nearest_first
 from hobnob.tui.library import Library
 from hobnob.tui.line import Connect, Line
+from hobnob.tui.listing import ListingApp
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.playground import Playground
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.reading import Reading
 from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
 from hobnob.tui.sidebar import ConversationList, Sidebar
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER
-
-if TYPE_CHECKING:
-    pass
 
 QUIT_AGAIN_SECONDS = 1.5
 CLOSE_SECONDS = 1.0
@@ -62,7 +59,7 @@ class Desk(Screen[None]):
     AUTO_FOCUS = "#composer"
 
 
-class HobnobApp(ComparingApp):
+class HobnobApp(ListingApp, ComparingApp):
     CSS_PATH: ClassVar[str | list[str | PurePath] | None] = "app.tcss"
     CHAT: ClassVar[type[Chat]] = Chat
     RUN: ClassVar[dict[str, Any]] = {}
@@ -133,10 +130,6 @@ class HobnobApp(ComparingApp):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.quiet_colours(self.current_theme)
 
-    @property
-    def sidebar(self) -> Sidebar:
-        return self.query_one(Sidebar)
-
     def on_mount(self) -> None:
         # After `fg` the terminal has nothing of the screen; Textual draws what it thinks is new.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
@@ -171,7 +164,8 @@ class HobnobApp(ComparingApp):
         self.say("")
         self.chat.say_trouble("")
         self._watch_model()
-        self._refresh_list()
+        self.refresh_list()
+        self.follow_changes()
         if self._first is not None:
             first, self._first = self._first, None
             self.chat.open(first)
@@ -195,10 +189,14 @@ class HobnobApp(ComparingApp):
         if self.line.client is None:
             self._connect()
         else:
-            self._refresh_list()
+            self.refresh_list()
+            self.follow_changes()
             self._watch_model()
             if self.talk.id is not None:
                 self.chat.open(self.talk.id)
+
+    def connected_again(self) -> None:
+        self._watch_model()
 
     @work(exclusive=True, group="model")
     async def _watch_model(self) -> None:
@@ -208,122 +206,20 @@ class HobnobApp(ComparingApp):
     def _show_model(self, state: ModelState) -> None:
         self.chat.say_model(state.words, failed=state.failed, starter=state.starter)
 
-    def say(self, words: str) -> None:
-        """The state of the connection, in words."""
-        self.query_one("#connection", Static).update(Content(one_line(words)))
-
-    # ---- the list -----------------------------------------------------------------------------
-
-    @work(exclusive=True, group="list")
-    async def _refresh_list(self) -> None:
-        await self._list_changed(self.library.refresh)
-
-    @work(exclusive=True, group="list")
-    async def _filter_list(self, query: str) -> None:
-        await asyncio.sleep(0.12)  # the next key cancels this
-        self.library.query = query
-        await self._list_changed(self.library.refresh)
-
-    @work(exclusive=True, group="list")
-    async def _more_of_list(self) -> None:
-        await self._list_changed(self.library.more)
-
-    async def _list_changed(self, load: Callable[[], Any]) -> None:
-        try:
-            await load()
-        except ClientError as error:
-            self.say(error.message)
-            return
-        self.sidebar.show(self.library.shown)
-        self.sidebar.mark(self.talk.id)
-
-    @on(Sidebar.MoreWanted)
-    def _more_wanted(self) -> None:
-        if self.library.has_more:
-            self._more_of_list()
-
-    @on(Sidebar.Filtered)
-    def _filtered(self, event: Sidebar.Filtered) -> None:
-        if event.query != self.library.query:
-            self._filter_list(event.query)
-
-    @on(Sidebar.Opened)
-    def _opened(self, event: Sidebar.Opened) -> None:
-        self._hide_overlaid_list()
-        self.chat.open(event.conversation)
-
-    @on(Chat.Changed)
-    def _chat_changed(self) -> None:
-        self.sidebar.mark(self.talk.id)
-        if self.line.client is not None:
-            self._refresh_list()
-
-    @on(ConversationList.Wish)
-    def _list_wish(self, event: ConversationList.Wish) -> None:
-        if event.what == "leave":
-            self._hide_overlaid_list()
-            self.chat.composer.focus()
-        elif event.what == "filter":
-            self.sidebar.query_one("#filter").focus()
-        elif event.what == "undo":
-            self.library.undo()
-            self.sidebar.show(self.library.shown)
-        elif event.conversation is not None and event.what == "delete":
-            self._delete(event.conversation)
-        elif event.conversation is not None:
-            self._rename(event.conversation)
-
-    def _delete(self, id: str) -> None:
-        """Gone from the list at once, from the disk a little later: u takes it back."""
-        self.library.delete_later(id)
-        self.sidebar.show(self.library.shown)
-        if id == self.talk.id:
-            self.chat.new()
-        self.sidebar.rows.focus()
-        self.notify(f"Deleted. U undoes it for {self.library.UNDO_SECONDS:.0f} s.", markup=False)
-        self.set_timer(self.library.UNDO_SECONDS, self._delete_due)
-
-    @work(group="delete")
-    async def _delete_due(self) -> None:
-        try:
-            await self.library.delete_due()
-        except ClientError as error:
-            self.notify(f"Not deleted: {error.message}", severity="error", markup=False)
-            self._refresh_list()
-
-    @work
-    async def _rename(self, id: str) -> None:
-        old = next((one.title for one in self.library.shown if one.id == id), "")
-        title = await self.push_screen_wait(AskScreen("New name", one_line(old)))
-        if not title:
-            return
-        try:
-            renamed = await (await self.line.get()).update_conversation(id, title=title)
-        except ClientError as error:
-            self.notify(f"Not renamed: {error.message}", severity="error", markup=False)
-            return
-        if self.talk.conversation is not None and self.talk.id == id:
-            self.talk.conversation = renamed
-            self.chat.show_title()
-        self._refresh_list()
-
     # ---- keys ---------------------------------------------------------------------------------
 
     def action_new(self) -> None:
-        self._hide_overlaid_list()
+        self.hide_overlaid_list()
         self.chat.new()
 
     def action_list(self) -> None:
         """Show and focus the list; a second press goes back."""
         if self.sidebar.rows.has_focus:
-            self._hide_overlaid_list()
+            self.hide_overlaid_list()
             self.chat.composer.focus()
         else:
             self.sidebar.add_class("asked")
             self.sidebar.rows.focus()
-
-    def _hide_overlaid_list(self) -> None:
-        self.sidebar.remove_class("asked")
 
     @work
     async def action_search(self) -> None:
@@ -340,12 +236,12 @@ class HobnobApp(ComparingApp):
             (Composer, ("The input", Composer.HELP, Composer.BINDINGS)),
             (MessageView, ("A message", MessageView.HELP, MessageView.BINDINGS)),
             (ConversationList, ("The list", ConversationList.HELP, ConversationList.BINDINGS)),
-            (FindBar, ("Find", "", FindBar.BINDINGS)),
+            (FindBar, ("Find", FindBar.HELP, FindBar.BINDINGS)),
             (SearchScreen, ("Search everything", SearchScreen.HELP, SearchScreen.BINDINGS)),
             (AskScreen, ("A question", "", AskScreen.BINDINGS)),
             (ColumnView, ("A column of the playground", ColumnView.HELP, ColumnView.BINDINGS)),
             (Playground, ("The playground", Playground.HELP, Playground.BINDINGS)),
-            (Chat, ("The chat", "", Chat.BINDINGS)),
+            (Chat, ("The chat", "", [*Chat.BINDINGS, *Reading.BINDINGS])),
             (HobnobApp, ("Everywhere", "", [*ComparingApp.BINDINGS, *HobnobApp.BINDINGS])),
         ]
         self.push_screen(HelpScreen(nearest_first(parts, self.focused), self._keys))
@@ -417,7 +313,7 @@ class HobnobApp(ComparingApp):
 
     def _rename_this(self) -> None:
         if self.talk.id is not None:
-            self._rename(self.talk.id)
+            self.rename(self.talk.id)
 
     def chat_commands(self) -> Iterable[SystemCommand]:
         yield SystemCommand("New conversation", "Ctrl+N", self.action_new)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
@@ -26,11 +26,13 @@ from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
-from hobnob.tui.find import FindBar
+from hobnob.tui.elsewhere import DELETED, Elsewhere
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.reading import Reading
+from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
@@ -39,21 +41,9 @@ from hobnob.tui.welcome import STARTER, WELCOME
 DRAFT_PAUSE_SECONDS = 0.7
 
 
-class Chat(Vertical):
-    VIEW: ClassVar[type[TranscriptView]] = TranscriptView
+class Chat(Reading):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
-        Binding("pageup", "scroll_page(-1)", "Scroll up", id="chat.page_up", priority=True),
-        Binding("pagedown", "scroll_page(1)", "Scroll down", id="chat.page_down", priority=True),
-        Binding("shift+up", "scroll_rows(-3)", "Scroll up a little", id="chat.up", priority=True),
-        Binding("shift+down", "scroll_rows(3)", "Scroll down", id="chat.down", priority=True),
-        Binding("ctrl+end", "to_end", "To the newest text", id="chat.end", priority=True),
-        Binding("alt+up", "to_message(-1)", "Message above", id="chat.message_up", priority=True),
-        Binding(
-            "alt+down", "to_message(1)", "Message below", id="chat.message_down", priority=True
-        ),
-        Binding("ctrl+f", "find", "Find in this conversation", id="chat.find", priority=True),
-        Binding("ctrl+o", "fold", "Show or hide thoughts", id="chat.fold", priority=True),
     ]
 
     class Changed(Message):
@@ -69,23 +59,22 @@ class Chat(Vertical):
     def __init__(
         self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys, *, vi: bool = False
     ) -> None:
-        super().__init__(id="chat")
-        self.talk = talk
+        super().__init__(talk)
         self._drafts = drafts
         self._prompts = prompts
         self._early = early
         self._vi = vi  # Esc in the input goes to the messages
-        self._view = self.VIEW()
         self._painter = Painter(self._view, self._written)
+        self._elsewhere = Elsewhere(talk, self._view)
         self._outgoing: Outgoing | None = None
         self._editing: Entry | None = None
         self._queue: list[str] = []
         self._retry = Draft("")
         self._opened = 0
+        self._changing = False  # another reply or version is on its way to the screen
         self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
         self._draft_timer: Timer | None = None
-        self._finding_from_message = False
         self._typing = False  # there is something in the input
 
     def compose(self) -> ComposeResult:
@@ -95,7 +84,7 @@ class Chat(Vertical):
         yield Static(id="banner", markup=False)
         yield Static(WELCOME, id="welcome", markup=False)
         yield self._view
-        yield FindBar()
+        yield self.find_bar
         yield Static(id="hint", markup=False)
         yield CommandList()
         yield Composer(self._prompts)
@@ -111,14 +100,6 @@ class Chat(Vertical):
     def _written(self) -> int:
         return self.app.written if isinstance(self.app, DrawingApp) else 0
 
-    @property
-    def view(self) -> TranscriptView:
-        return self._view
-
-    @property
-    def composer(self) -> Composer:
-        return self.query_one(Composer)
-
     # ---- opening ------------------------------------------------------------------------------
 
     def open(self, id: str, at: str | None = None) -> None:
@@ -128,7 +109,7 @@ class Chat(Vertical):
 
     def new(self) -> None:
         self.leave()
-        self.talk.conversation, self.talk.entries = None, []
+        self.talk.clear()
         self._show_fresh()
 
     @work(exclusive=True, group="show")
@@ -140,7 +121,7 @@ class Chat(Vertical):
     @work(exclusive=True, group="show")
     async def _open(self, id: str, at: str | None) -> None:
         try:
-            await self.talk.open(id)
+            await self.talk.open(id, at)
         except ClientError as error:
             self.say_trouble(error.message)
             self._load_draft()
@@ -161,9 +142,11 @@ class Chat(Vertical):
         self.save_draft()
         self._between = True
         self.composer.take()
-        for group in ("follow", "send"):
+        for group in ("follow", "send", "go-on", "earlier"):
             self.workers.cancel_group(self, group)
         self._outgoing = self._editing = None
+        self._elsewhere.hint = ""
+        self.find_bar.leave()
         self._painter.forget()
         self._queue.clear()
         self._retry = Draft("")
@@ -172,7 +155,7 @@ class Chat(Vertical):
         ids = [one.id for one in self.talk.entries]
         number = ids.index(at) if at in ids else None
         self._leave_messages()
-        await self.view.show(self.talk.entries, number)
+        await self.view.show(self.talk.entries, number, beyond=self.talk.earlier)
         if number is not None:
             self.view.focus_message(self.talk.entries[number])
         self.show_title()
@@ -271,8 +254,41 @@ class Chat(Vertical):
         self.view.mark_left_out(self.talk.left_out)
         self._show_hint()
         self.post_message(self.Changed())
-        if self._queue and not reply.live:
+        self._go_on()
+
+    # ---- what others write --------------------------------------------------------------------
+
+    def changed_elsewhere(self, conversation: Conversation) -> bool:
+        """What became of a conversation. False: it is not the open one, or nothing new."""
+        if not self.talk.adopt(conversation):
+            return False
+        self.show_title()
+        self._go_on()
+        return True
+
+    def deleted_elsewhere(self) -> None:
+        self.say_trouble(DELETED)
+
+    @work(group="go-on")
+    async def _go_on(self) -> None:
+        """Nothing is being written here: show what others wrote, then send what waits."""
+        opened = self._opened
+
+        def wanted() -> bool:
+            idle = self.talk.live is None and self._outgoing is None
+            return idle and not self._changing and opened == self._opened
+
+        if await self._elsewhere.bring(wanted=wanted, may_replace=self._watches_the_end):
+            self._show_welcome()
+            if self.talk.live is not None:
+                self._follow(self.talk.live)
+        self._show_hint()
+        if self._queue and wanted():
             self._deliver(self._queue.pop(0))
+
+    def _watches_the_end(self) -> bool:
+        reads = isinstance(self.screen.focused, MessageView) or not self.view.following
+        return not reads and self._editing is None
 
     # ---- what stands around the transcript ----------------------------------------------------
 
@@ -282,7 +298,7 @@ class Chat(Vertical):
         self.call_after_refresh(self._show_hint)
 
     def _show_hint(self) -> None:
-        hints = []
+        hints = [self._elsewhere.hint] if self._elsewhere.hint else []
         if self._editing is not None:
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
         if self._queue:
@@ -316,7 +332,7 @@ class Chat(Vertical):
         banner.update(Content(clean(words).expandtabs(4)))
         banner.display = bool(words)
 
-    # ---- stopping, scrolling ------------------------------------------------------------------
+    # ---- stopping -----------------------------------------------------------------------------
 
     def action_stop(self) -> None:
         """Esc: leave editing, else stop the reply and take back what waits behind it."""
@@ -345,56 +361,6 @@ class Chat(Vertical):
         except ClientError as error:
             self.say_trouble(f"Not stopped: {error.message}")
 
-    def action_scroll_page(self, direction: int) -> None:
-        scroll = self.view.scroll_page_up if direction < 0 else self.view.scroll_page_down
-        scroll(animate=False)
-
-    def action_scroll_rows(self, rows: int) -> None:
-        self.view.scroll_relative(y=rows, animate=False)
-
-    async def action_to_end(self) -> None:
-        await self.view.to_end()
-
-    async def action_to_message(self, direction: int) -> None:
-        """Move the focus from message to message; below the last one is the input."""
-        views = list(self.view.views)
-        focused = self.screen.focused
-        at = views.index(focused) if focused in views else len(views)
-        at += direction
-        if at >= len(views):
-            self.composer.focus()
-        elif at >= 0:
-            views[at].focus()
-        else:
-            await self.view.earlier()
-
-    def action_fold(self) -> None:
-        views = self.view.views
-        focused = self.screen.focused
-        if isinstance(focused, MessageView):
-            focused.action_fold()
-        elif views:
-            views[-1].action_fold()
-
-    def action_find(self) -> None:
-        self._finding_from_message = isinstance(self.screen.focused, MessageView)
-        self.query_one(FindBar).open(self.talk.entries)
-
-    @on(FindBar.Found)
-    async def _found(self, event: FindBar.Found) -> None:
-        event.stop()
-        await self.view.go_to(event.number)
-        if not self.query_one(FindBar).display:
-            self.view.focus_message(self.talk.entries[event.number])
-
-    @on(FindBar.Closed)
-    def _find_closed(self, event: FindBar.Closed) -> None:
-        event.stop()
-        if self._finding_from_message and event.number is not None:
-            self.view.focus_message(self.talk.entries[event.number])
-        else:
-            self.composer.focus()
-
     # ---- messages: edit, regenerate, versions ------------------------------------------------
 
     @on(MessageView.Wish)
@@ -409,7 +375,7 @@ class Chat(Vertical):
         elif what == "find":
             self.action_find()
         elif what in moves.NAMES:
-            await moves.move(what, self.view, self.talk.entries, self.query_one(FindBar))
+            await moves.move(what, self)
         elif self.talk.live is not None or self._outgoing is not None:
             self.app.notify("A reply is being written. Esc stops it.", markup=False)
         elif what == "edit":
@@ -444,11 +410,14 @@ class Chat(Vertical):
             at += 1
         if at >= len(self.talk.entries) or self.talk.entries[at].parent is None:
             return
+        self._changing = True
         try:
             reply = await self.talk.regenerate(self.talk.entries[at])
         except ClientError as error:
             self.say_trouble(f"No new reply: {error.message}")
             return
+        finally:
+            self._changing = False
         self._leave_messages()
         await self.view.drop_from(len(self.talk.entries) - 1)
         await self._begin(reply)
@@ -456,14 +425,16 @@ class Chat(Vertical):
 
     @work(exclusive=True, group="send")
     async def _switch(self, entry: Entry, step: int) -> None:
-        number = self.talk.entries.index(entry)
+        self._changing = True
         try:
-            if not await self.talk.switch(entry, step):
-                return
+            shown = await self.talk.switch(entry, step)
         except ClientError as error:
             self.say_trouble(error.message)
             return
-        await self._show(self.talk.entries[min(number, len(self.talk.entries) - 1)].id)
+        finally:
+            self._changing = False
+        if shown is not None:
+            await self._show(shown.id)
 
     # ---- drafts -------------------------------------------------------------------------------
 

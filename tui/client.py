@@ -15,9 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from hobnob.launch import Target
-from hobnob.server.wire import Event
+from hobnob.server.wire import ChangePayload, Event
 from hobnob.tui import records
 from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, OnNotice
+from hobnob.tui.feed import Feed
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
 from hobnob.tui.notice import ClientError, Notice
 from hobnob.tui.records import (
@@ -86,6 +87,11 @@ class Client:
         return self._line.url
 
     @property
+    def local(self) -> bool:
+        """Whether it is this machine's own server, which is started when it is needed."""
+        return self._line.local
+
+    @property
     def instance(self) -> str | None:
         """Which database the local server has; None for a server given by address."""
         return self._line.instance
@@ -134,10 +140,21 @@ class Client:
         """Gone for good, its running replies cancelled."""
         await self._line.json("DELETE", _conversation(id), repeatable=False)
 
-    async def branch(self, id: str, leaf: str | None = None, *, newest: bool = False) -> Branch:
-        """The messages from the root to `leaf` (`newest`: to the last one below it), or to the
-        conversation's head."""
-        params = {} if leaf is None else {"leaf": leaf, "newest": "true" if newest else "false"}
+    async def branch(
+        self,
+        id: str,
+        leaf: str | None = None,
+        *,
+        newest: bool = False,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> Branch:
+        """The messages from the root to `leaf` (`newest`: and on to the end of the branch that
+        leads through it), to the conversation's head, or to the one that `before` follows. With
+        `limit` the last ones of them."""
+        params: dict[str, str | int] = _given(leaf=leaf, before=before, limit=limit)
+        if leaf is not None and newest:
+            params["newest"] = "true"
         raw = await self._line.json("GET", f"{_conversation(id)}/messages", params=params)
         return records.branch(raw)
 
@@ -158,6 +175,14 @@ class Client:
         """The messages that have several replies; those first that have the newest ones."""
         raw = await self._line.json("GET", "/comparisons", params={"limit": limit})
         return [build(Comparison, one) for one in items(raw, "comparisons")]
+
+    def changes(self) -> AsyncGenerator[ChangePayload | Notice, None]:
+        """What anybody changes in the history from now on, through any number of connections.
+
+        Begins with a Position, and has another where changes may have been missed: then what was
+        read before is to be read again. Never ends; close the iterator (`contextlib.aclosing`).
+        """
+        return Feed(self._line).items()
 
     # ---- turns and runs -----------------------------------------------------------------------
 
@@ -238,7 +263,7 @@ class Client:
 
     async def reply(self, run: Run) -> Message:
         """The reply that the run writes, as stored now."""
-        found = await self.branch(run.conversation, run.message)
+        found = await self.branch(run.conversation, run.message, limit=1)
         return found.messages[-1]
 
     # ---- the server ---------------------------------------------------------------------------

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 
+from hobnob.launch import LaunchError, Target, normalise_url
 from hobnob.tui.clean import one_line
 
 
-def say_how_to_come_back(conversation: str, *options: str) -> None:
-    words = " ".join(["hobnob", *options, "--conversation", one_line(conversation[:8])])
+def say_how_to_come_back(target: Target, conversation: str, *options: str) -> None:
+    id = one_line(conversation[:8])
+    words = ["hobnob", *options, *_place(target), "--conversation", id]
     try:
-        sys.stdout.write(f"To go on with this: {words}\n")
+        sys.stdout.write(f"To go on with this: {shlex.join(words)}\n")
         sys.stdout.flush()
     except OSError:
         return  # the terminal is gone
+
+
+def _place(target: Target) -> tuple[str, ...]:
+    """What leads to the same server, unless the environment does."""
+    if target.url is None:
+        return ()
+    try:
+        known = normalise_url(os.environ.get("HOBNOB_URL") or "")
+    except LaunchError:
+        known = ""
+    return () if known == target.url else ("--url", target.url)

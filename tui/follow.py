@@ -218,7 +218,9 @@ class Follow:
 
     async def _message(self, run: Run) -> Message:
         raw = await self._connection.json(
-            "GET", f"/conversations/{run.conversation}/messages", params={"leaf": run.message}
+            "GET",
+            f"/conversations/{run.conversation}/messages",
+            params={"leaf": run.message, "limit": 1},
         )
         for message in branch(raw).messages:
             if message.id == run.message:

@@ -28,6 +28,7 @@ class Library:
         self._leaving: set[str] = set()  # the server is being told
         self.query = ""
         self.has_more = False
+        self._read = False
 
     @property
     def shown(self) -> list[Conversation]:
@@ -40,6 +41,7 @@ class Library:
         client = await self._line.get()
         self._all = await client.conversations(limit=wanted, query=self.query or None)
         self.has_more = len(self._all) >= wanted
+        self._read = True
 
     async def more(self) -> None:
         """Read the next page."""
@@ -53,13 +55,26 @@ class Library:
         self._all += [one for one in page if one.id not in known]
         self.has_more = len(page) >= PAGE
 
+    def changed(self, one: Conversation) -> bool:
+        """Take in what was written elsewhere. False: only the server knows whether it belongs in
+        the list, which is then to be read again."""
+        if self.query or not self._read:
+            return False
+        if not self._all or self._all[0].change < one.change:
+            self._all = [one, *(other for other in self._all if other.id != one.id)]
+        return True
+
+    def gone(self, id: str) -> None:
+        """It was deleted elsewhere."""
+        self._deleted.pop(id, None)
+        self._all = [one for one in self._all if one.id != id]
+
     def delete_later(self, id: str) -> None:
         self._deleted[id] = asyncio.get_running_loop().time() + self.UNDO_SECONDS
 
-    def undo(self) -> None:
-        """Take back the last deletion that is not done yet."""
-        if self._deleted:
-            self._deleted.popitem()
+    def undo(self) -> str | None:
+        """Take back the last deletion that is not done yet; what was to be deleted."""
+        return self._deleted.popitem()[0] if self._deleted else None
 
     async def delete_due(self) -> None:
         """Delete what can no longer be undone."""

@@ -289,13 +289,13 @@ class LinearChat:
     def open(self, id: str, at: str | None = None) -> None:
         """Tell a stored conversation: its end, or one message of it."""
         self._save_draft("")
-        self.wait(self.talk.open(id))
+        self.wait(self.talk.open(id, at))
         self._retry, self._editing = self._drafts.load(self.talk.id), None
         entries = self.talk.entries
         found = [entry for entry in entries if entry.id == at]
         conversation = self.talk.conversation
         title = one_line(conversation.title) if conversation else ""
-        count = len(entries)
+        count = self.talk.earlier + len(entries)
         self.say(f"{title or 'Untitled'}, {count} messages; /show tells them all")
         self.tell(found or entries[-LAST_MESSAGES:])
         self.wait(self.talk.warm())
@@ -312,7 +312,7 @@ class LinearChat:
     def fresh(self) -> None:
         """A new conversation."""
         self._save_draft("")
-        self.talk.conversation, self.talk.entries = None, []
+        self.talk.clear()
         self._retry, self._editing = self._drafts.load(None), None
         self.say("a new conversation")
 
@@ -492,5 +492,5 @@ def run(
     )
     code = chat.run()
     if chat.talk.id is not None:
-        say_how_to_come_back(chat.talk.id, "--plain")
+        say_how_to_come_back(target, chat.talk.id, "--plain")
     return code

@@ -135,6 +135,7 @@ class LinearCommands:
     # ---- this conversation --------------------------------------------------------------------
 
     def _show(self) -> None:
+        self._chat.wait(self._chat.talk.read_all())
         self._chat.tell(self._chat.talk.entries)
 
     def _find(self) -> None:
@@ -142,6 +143,7 @@ class LinearCommands:
         if not wanted:
             return
         count = 0
+        self._chat.wait(self._chat.talk.read_all())
         for entry in self._chat.talk.entries:
             who = "You" if entry.role == USER else one_line(entry.model or "Assistant")
             for line in entry.text.split("\n"):
@@ -159,11 +161,10 @@ class LinearCommands:
         reply = self._last_reply()
         if reply is None:
             return
-        number = self._chat.talk.entries.index(reply)
-        if not self._chat.wait(self._chat.talk.switch(reply, step)):
+        shown = self._chat.wait(self._chat.talk.switch(reply, step))
+        if shown is None:
             self._chat.say("there is no other version that way")
             return
-        shown = self._chat.talk.entries[number]
         at = shown.siblings.index(shown.id) + 1
         self._chat.say(f"version {at} of {len(shown.siblings)}")
         self._chat.tell([shown])

@@ -39,6 +39,7 @@ NAMES = (
     "code-name",
     "code-deleted",
     "found",
+    "found-now",
 )
 
 COMPONENT_CLASSES = frozenset(PREFIX + name for name in NAMES)

@@ -6,6 +6,7 @@ streams. Owns focus, clicks and mouse selection of a message; what keys do is th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,8 +20,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from hobnob.tui import looks
+from hobnob.tui import finding, looks
 from hobnob.tui.growing import Growing
+from hobnob.tui.inline import Span
 from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.rows import EMPTY, Row
 from hobnob.tui.transcript import USER, Entry
@@ -72,6 +74,9 @@ class MessageView(Growing, Widget, can_focus=True):
         self._layout_rows: MessageRows | None = None
         self._strips: dict[int, Strip] = {}
         self._styles_of: dict[str, Style] = {}
+        self._wanted: finding.Wanted | None = None
+        self._current: int | None = None
+        self._places: list[list[finding.Place]] | None = None  # None: not looked for yet
 
     @property
     def rows(self) -> list[Row]:
@@ -90,6 +95,7 @@ class MessageView(Growing, Widget, can_focus=True):
             return
         before = len(made.rows)
         first = made.update()
+        self._places = None
         self._forget(first)
         changed = Region(0, first, self.size.width, max(before, len(made.rows)) - first)
         if len(made.rows) != before:
@@ -104,6 +110,33 @@ class MessageView(Growing, Widget, can_focus=True):
         if self._layout_rows and self._layout_rows.left_out != left_out:
             self._layout_rows.left_out = left_out
             self.sync()
+
+    def mark(self, wanted: finding.Wanted | None, current: int | None = None) -> None:
+        """Show every match of a text, one of them as the one that is looked at."""
+        if (wanted, current) == (self._wanted, self._current):
+            return
+        if wanted is not self._wanted:
+            self._places = None
+        self._wanted, self._current = wanted, current
+        self._strips.clear()
+        self.refresh()
+
+    def row_of_match(self, number: int) -> int | None:
+        """The row in which a match begins; the last one's, when the rows have fewer."""
+        places = self._found()
+        return places[min(number, len(places) - 1)][0][0] if places else None
+
+    def _found(self) -> list[list[finding.Place]]:
+        made = self._layout_rows
+        if self._wanted is None or made is None:
+            return []
+        if self._places is None:
+            self._places = [
+                place
+                for low, high in made.texts
+                for place in finding.places(made.rows[low:high], low, self._wanted)
+            ]
+        return self._places
 
     def action_fold(self) -> None:
         made = self._layout_rows
@@ -128,6 +161,7 @@ class MessageView(Growing, Widget, can_focus=True):
             fresh.left_out = self.has_class("left-out")
             fresh.update()
             self._layout_rows = fresh
+            self._places = None
             self._strips.clear()
         return max(len(self.rows), 1)
 
@@ -157,14 +191,33 @@ class MessageView(Growing, Widget, can_focus=True):
         selection = self.text_selection
         span = selection.get_span(y) if selection is not None else None
         if span is not None:
-            return self._draw(row, span).apply_offsets(0, y)
+            return self._draw(row, span, self._marks(y)).apply_offsets(0, y)
         strip = self._strips.get(y)
         if strip is None:
-            strip = self._strips[y] = self._draw(row, None).apply_offsets(0, y)
+            strip = self._strips[y] = self._draw(row, None, self._marks(y)).apply_offsets(0, y)
         return strip
 
-    def _draw(self, row: Row, selected: tuple[int, int] | None) -> Strip:
-        spans = row.spans if selected is None else _mark(row, *selected)
+    def _marks(self, y: int) -> list[tuple[int, int, str]]:
+        """What was found in a row, and how it is to look."""
+        if self._wanted is None:
+            return []
+        found = self._found()
+        current = None if self._current is None else min(self._current, len(found) - 1)
+        return [
+            (start, end, "found-now" if number == current else "found")
+            for number, parts in enumerate(found)
+            for row, start, end in parts
+            if row == y
+        ]
+
+    def _draw(
+        self, row: Row, selected: tuple[int, int] | None, marks: list[tuple[int, int, str]]
+    ) -> Strip:
+        spans: Sequence[Span] = row.spans
+        for start, end, style in marks:
+            spans = _mark(spans, start, end, style)
+        if selected is not None:
+            spans = _mark(spans, *selected, "selected")
         segments = [Segment(text, self._style(style)) for text, style in spans if text]
         strip = Strip(segments)
         width = self.size.width
@@ -214,13 +267,13 @@ class MessageView(Growing, Widget, can_focus=True):
             self.post_message(self.CopyCode(self, before))
 
 
-def _mark(row: Row, start: int, end: int) -> list[tuple[str, str]]:
-    """The spans with the selected characters marked."""
-    out: list[tuple[str, str]] = []
+def _mark(spans: Sequence[Span], start: int, end: int, name: str) -> list[Span]:
+    """The spans with some characters looking otherwise; -1 is the end."""
+    out: list[Span] = []
     at = 0
-    for text, style in row.spans:
+    for text, style in spans:
         low = min(max(start - at, 0), len(text))
         high = len(text) if end == -1 else min(max(end - at, low), len(text))
-        out += [(text[:low], style), (text[low:high], f"{style} selected"), (text[high:], style)]
+        out += [(text[:low], style), (text[low:high], f"{style} {name}"), (text[high:], style)]
         at += len(text)
     return out

@@ -80,6 +80,8 @@ class MessageRows:
         self.rows: list[Row] = []
         self.folded: bool | None = None  # reasoning: None shows it only while it is written
         self.left_out = False  # not in the last prompt, for lack of room
+        self.texts: list[tuple[int, int]] = []
+        """Where the rows of its words are: the first and the last but one of each stretch."""
         self._parts: list[PartRows | UserRows] = []
 
     def update(self) -> int:
@@ -87,6 +89,7 @@ class MessageRows:
         old = self.rows
         new = self.head()
         same = 0
+        self.texts = []
         self._match_parts()
         for number, part in enumerate(self._parts):
             kept = part.update()
@@ -98,6 +101,8 @@ class MessageRows:
                     same = len(new) + kept
             if new and drawn and number > 0:
                 new.append(EMPTY)
+            if part.part.kind != REASONING:
+                self.texts.append((len(new), len(new) + len(drawn)))
             new += drawn
         new += self.foot()
         self.rows = new

@@ -99,11 +99,13 @@ class PrintedView(TranscriptView):
 
     # ---- what is shown ------------------------------------------------------------------------
 
-    async def show(self, entries: list[Entry], at: int | None = None) -> None:
+    async def show(self, entries: list[Entry], at: int | None = None, *, beyond: int = 0) -> None:
         """Print a conversation's end, or what follows message `at`; of the one that is printed
         already only what is new."""
         known = 0
-        for entry, id in zip(entries, self._ids, strict=False):
+        first_id = entries[0].id if entries else ""
+        start = self._ids.index(first_id) if first_id in self._ids else 0
+        for entry, id in zip(entries, self._ids[start:], strict=False):
             if entry.id != id:
                 break
             known += 1
@@ -113,7 +115,8 @@ class PrintedView(TranscriptView):
             first = at
         elif not known:
             first = max(0, len(entries) - FIRST_MESSAGES if at is None else at)
-            self._say(f"{first} earlier messages" if first else "", rule=bool(self._ids))
+            earlier = first + beyond
+            self._say(f"{earlier} earlier messages" if earlier else "", rule=bool(self._ids))
         self._scrolled = [Scrolled(entry) for entry in entries[first:]]
         if not entries and self._ids:
             self._say("a new conversation", rule=True)

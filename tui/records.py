@@ -64,7 +64,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One path through a conversation, root to leaf.
+    """One path through a conversation, root to leaf, or the end of it.
 
     `siblings` maps the id of each message that has alternatives to the ids of all of them.
     """
@@ -72,6 +72,7 @@ class Branch:
     conversation: Conversation
     messages: list[Message] = field(default_factory=list)
     siblings: dict[str, list[str]] = field(default_factory=dict)
+    earlier: int = 0  # messages of the path before these
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def branch(raw: Any) -> Branch:
         build(Conversation, flat.conversation),
         [build(Message, one) for one in items(raw, "messages")],
         flat.siblings,
+        flat.earlier if isinstance(flat.earlier, int) else 0,
     )
 
 

@@ -38,7 +38,7 @@ class ConversationList(OptionList):
         Binding("slash", "wish('filter')", "Filter", id="list.filter"),
         Binding("escape", "wish('leave')", "Back to the input", id="list.leave"),
     ]
-    HELP = "Your conversations. Enter opens one; type / to filter by title."
+    HELP = "Your conversations. Enter opens one; type / to filter by title and text."
 
     @dataclass
     class Wish(Message):
@@ -74,6 +74,7 @@ class Sidebar(Vertical):
     def __init__(self) -> None:
         super().__init__(id="sidebar")
         self._shown: list[Conversation] = []
+        self._drawn: tuple[dt.date, str] | None = None
         self._current: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -88,18 +89,29 @@ class Sidebar(Vertical):
     def shown(self) -> Sequence[Conversation]:
         return self._shown
 
-    def show(self, conversations: Sequence[Conversation], today: dt.date | None = None) -> None:
-        """Replace the list; the chosen row and the place are kept where they can be."""
-        if list(conversations) == self._shown:
+    def show(
+        self,
+        conversations: Sequence[Conversation],
+        today: dt.date | None = None,
+        *,
+        nothing: str = "",
+    ) -> None:
+        """Replace the list; the chosen row and the place are kept where they can be. `nothing`:
+        what stands in place of an empty one."""
+        drawn = (today or dt.date.today(), nothing)
+        if list(conversations) == self._shown and drawn == self._drawn:
             return
-        self._shown = list(conversations)
+        self._drawn = drawn
+        before, self._shown = self._shown, list(conversations)
         rows = self.rows
         chosen = None if rows.highlighted is None else rows.get_option_at_index(rows.highlighted).id
         place = rows.scroll_y
         rows.clear_options()
-        rows.add_options(_options(self._shown, today or dt.date.today()))
+        rows.add_options(_options(self._shown, drawn[0]))
+        if nothing and not self._shown:
+            rows.add_option(Option(Content.styled(nothing, "$muted"), disabled=True))
         if chosen is not None:
-            self._highlight(chosen)
+            self._highlight(_nearest(chosen, before, self._shown))
             rows.scroll_to(y=place, animate=False)
         self.mark(self._current)
 
@@ -109,8 +121,12 @@ class Sidebar(Vertical):
         if conversation is not None and not self.rows.has_focus:
             self._highlight(conversation)
 
-    def _highlight(self, conversation: str) -> None:
-        if any(one.id == conversation for one in self._shown):
+    def choose(self, conversation: str) -> None:
+        """Move the highlight there, whoever has the focus."""
+        self._highlight(conversation)
+
+    def _highlight(self, conversation: str | None) -> None:
+        if conversation and any(one.id == conversation for one in self._shown):
             self.rows.highlighted = self.rows.get_option_index(conversation)
 
     @on(OptionList.OptionSelected)
@@ -150,6 +166,16 @@ def day_name(day: dt.date, today: dt.date) -> str:
     if day.year == today.year:
         return day.strftime("%B")
     return day.strftime("%B %Y")
+
+
+def _nearest(
+    chosen: str, before: Sequence[Conversation], now: Sequence[Conversation]
+) -> str | None:
+    """The row that was chosen; where it has gone, the one below it or else above it."""
+    ids = [one.id for one in before]
+    at = ids.index(chosen) if chosen in ids else len(ids)
+    left = {one.id for one in now}
+    return next((id for id in (*ids[at:], *reversed(ids[:at])) if id in left), None)
 
 
 def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Option]:

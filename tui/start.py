@@ -67,5 +67,5 @@ def run(
     )
     code = asyncio.run(run_app(app))
     if app.talk.id is not None:
-        say_how_to_come_back(app.talk.id, *kind.AGAIN)
+        say_how_to_come_back(target, app.talk.id, *kind.AGAIN)
     return code

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hobnob.server import wire
+from hobnob.tui.joint import Joint, joint
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Branch, Conversation, Turn
@@ -20,6 +21,11 @@ from hobnob.tui.transcript import ASSISTANT, Entry, Phase, draft_entry, entry
 
 ROOT = "root"
 """The parent of a first message that was edited: it begins a branch of its own."""
+FIRST_MESSAGES = 20
+"""What is read of a conversation when it is opened."""
+PAGE = 100
+"""What is read of it when more is wanted."""
+LARGEST_PAGE = 500
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +50,15 @@ class Talk:
         self._options = dict(options or {})
         self.conversation: Conversation | None = None
         self.entries: list[Entry] = []
+        """The end of the branch that is shown; what is before it was not read yet."""
+        self.earlier = 0
+        """How many messages that are."""
         self._leaves: dict[str, str] = {}
         """Where each branch that was looked at ends, by the message that it goes through."""
+        self._lost: Entry | None = None
+        """A reply that could not be followed to its end: what there is of it is not all."""
+        self._passed_over: str | None = None
+        """The head of a version that somebody else looks at."""
 
     @property
     def id(self) -> str | None:
@@ -77,9 +90,44 @@ class Talk:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    async def open(self, id: str, leaf: str | None = None) -> None:
+    async def open(self, id: str, at: str | None = None) -> None:
+        """The end of a conversation; with `at` all from that message on, in its branch."""
         client = await self._line.get()
-        self._take(await client.branch(id, leaf))
+        self._take(await client.branch(id, at, newest=at is not None, limit=FIRST_MESSAGES))
+        if at is not None:
+            await self._reach(at)
+
+    async def read_earlier(self, limit: int = PAGE) -> int:
+        """Read messages before the entries; how many have come."""
+        first = self.entries[0] if self.entries else None
+        if self.conversation is None or first is None or not self.earlier:
+            return 0
+        client, id = await self._line.get(), self.conversation.id
+        if first.id:
+            branch = await client.branch(id, before=first.id, limit=limit)
+        else:  # it is on its way to the server
+            branch = await client.branch(id, first.parent, limit=limit)
+        if not self.entries or self.entries[0] is not first:
+            return 0  # somebody else was quicker, or another branch is shown by now
+        self.entries[:0] = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
+        self.earlier = branch.earlier if branch.messages else 0
+        self._remember()
+        return len(branch.messages)
+
+    async def read_all(self) -> None:
+        """Read on to the first message."""
+        while self.earlier and await self.read_earlier(LARGEST_PAGE):
+            pass
+
+    async def _reach(self, id: str) -> None:
+        """Read on until a message is there."""
+        while self.earlier and all(one.id != id for one in self.entries):
+            if not await self.read_earlier(LARGEST_PAGE):
+                return
+
+    def clear(self) -> None:
+        """Nothing is open."""
+        self.conversation, self.entries, self.earlier = None, [], 0
 
     async def warm(self) -> None:
         """Something will be written here: the server may prepare. Never fails, waits for nothing
@@ -94,27 +142,84 @@ class Talk:
     def _take(self, branch: Branch) -> None:
         self.conversation = branch.conversation
         self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
+        self.earlier = branch.earlier
+        self._lost = self._passed_over = None
         self._remember()
 
     def _remember(self) -> None:
-        if self.entries:
+        if self.entries and self.entries[-1].id:
             for one in self.entries:
                 self._leaves[one.id] = self.entries[-1].id
 
-    async def switch(self, at: Entry, step: int) -> bool:
-        """Show the version before or after. False: there is none."""
+    async def switch(self, at: Entry, step: int) -> Entry | None:
+        """Show the version before or after, which is returned. None: there is none."""
         if self.conversation is None or at.id not in at.siblings:
-            return False
+            return None
         number = at.siblings.index(at.id) + step
         if not 0 <= number < len(at.siblings):
-            return False
+            return None
         self._remember()
         target = at.siblings[number]
         leaf = self._leaves.get(target)
         client = await self._line.get()
-        self._take(await client.branch(self.conversation.id, leaf or target, newest=leaf is None))
-        await client.update_conversation(self.conversation.id, head=self.entries[-1].id)
+        self._take(
+            await client.branch(
+                self.conversation.id, leaf or target, newest=leaf is None, limit=FIRST_MESSAGES
+            )
+        )
+        await self._reach(target)
+        self.conversation = await client.update_conversation(
+            self.conversation.id, head=self.entries[-1].id
+        )
+        return next((one for one in self.entries if one.id == target), self.entries[-1])
+
+    # ---- what others write --------------------------------------------------------------------
+
+    def adopt(self, conversation: Conversation) -> bool:
+        """Take in what became of the open conversation. False: it is another, or nothing new."""
+        known = self.conversation
+        if known is None or known.id != conversation.id or known.change >= conversation.change:
+            return False
+        self.conversation = conversation
         return True
+
+    @property
+    def behind(self) -> bool:
+        """Whether there may be messages of the open conversation that are not among the entries."""
+        head = self.conversation.head if self.conversation else None
+        last = self.entries[-1].id if self.entries else None
+        return self._lost is not None or head not in (None, last, self._passed_over)
+
+    async def news(self) -> Joint | None:
+        """Where the branch that was shown last, anywhere, joins the entries; None where it does
+        not, as far as can be seen. A reply that was lost is to be read again."""
+        assert self.conversation is not None, "only what is open can be behind"
+        client, id = await self._line.get(), self.conversation.id
+        branch = await client.branch(id, limit=FIRST_MESSAGES)
+        lost = self._lost
+        number = self.entries.index(lost) if lost is not None and lost in self.entries else None
+        there = joint(self.entries[:number], branch)
+        if there is None and branch.earlier and branch.messages:
+            before = await client.branch(id, before=branch.messages[0].id, limit=LARGEST_PAGE)
+            messages = [*before.messages, *branch.messages]
+            siblings = {**before.siblings, **branch.siblings}
+            there = joint(self.entries[:number], Branch(branch.conversation, messages, siblings))
+        return there
+
+    def is_lost(self, number: int) -> bool:
+        return self.entries[number] is self._lost
+
+    def take_in(self, there: Joint) -> list[Entry]:
+        """Its messages are entries from now on, in place of what stood there."""
+        made = [entry(one, there.siblings.get(one.id, ())) for one in there.added]
+        self.entries[there.kept :] = made
+        self._lost = self._passed_over = None
+        self._remember()
+        return made
+
+    def pass_over(self) -> None:
+        """What is open elsewhere is not shown here."""
+        self._passed_over = self.conversation.head if self.conversation else None
 
     # ---- writing ------------------------------------------------------------------------------
 
@@ -129,6 +234,7 @@ class Talk:
             parent = self.entries[-1].id if self.entries else None
             replaced = []
         made = Outgoing(text, parent, draft_entry(text), replaced=replaced)
+        made.entry.parent = None if parent == ROOT else parent
         if instead_of is not None:
             made.entry.siblings = instead_of.siblings or (instead_of.id,)
         if key:
@@ -178,7 +284,8 @@ class Talk:
 
     async def follow(self, reply: Entry, changed: OnChange) -> None:
         """Read the reply's run to its end. Leaving early does not stop the run."""
-        await follow(self._line, reply, changed)
+        if not await follow(self._line, reply, changed):
+            self._lost = reply
 
     async def stop(self, reply: Entry) -> None:
         """Ask the server to stop the run; its stream then ends by itself."""

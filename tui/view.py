@@ -17,6 +17,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from hobnob.tui import words
+from hobnob.tui.finding import Match, Wanted
 from hobnob.tui.growing import Growing
 from hobnob.tui.message import MessageView
 from hobnob.tui.transcript import Entry
@@ -54,8 +56,14 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
     class Moved(Message):
         """The view scrolled, or what it shows has changed."""
 
+    class EarlierWanted(Message):
+        """The first of the entries is in sight, and there are messages before it."""
+
     def __init__(self) -> None:
         super().__init__(id="transcript")
+        self._beyond = 0
+        self._wanted: Wanted | None = None
+        self._match: Match | None = None
         self._entries: list[Entry] = []
         self._window = Window(0, 0, 0)
         self._views: list[MessageView] = []
@@ -87,9 +95,10 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         """Whether new text will be scrolled into view: until the user scrolls away."""
         return self._window.later == 0 and self.is_anchored and not self._anchor_released
 
-    async def show(self, entries: list[Entry], at: int | None = None) -> None:
-        """Show other entries: the end of them, or message number `at`."""
-        self._entries = entries
+    async def show(self, entries: list[Entry], at: int | None = None, *, beyond: int = 0) -> None:
+        """Show other entries: the end of them, or message number `at`. `beyond`: how many
+        messages there are before the entries."""
+        self._entries, self._beyond = entries, beyond
         count = len(entries)
         self._window = Window.last(count) if at is None else Window.around(at, count)
         with self.app.batch_update():
@@ -104,13 +113,14 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         else:
             self.release_anchor()
             self.call_after_refresh(self._to_message, entries[at])
+        self.call_after_refresh(self._fill)
 
     async def add(self, entry: Entry) -> None:
         """Show a message after the others; it has just been put at the end of the entries."""
         showed_end = self._window.later == 0
         self._window = self._window.grown()
         if showed_end:
-            view = MessageView(entry)
+            view = self._made_of(entry)
             self._views.append(view)
             await self._column.mount(view, before="#later")
             await self._trim()
@@ -122,8 +132,9 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
             self._views.remove(view)
             await view.remove()
         high = min(self._window.high, number)
-        self._window = Window(min(self._window.low, high), high, len(self._entries))
+        self._window = Window(min(self._window.low, high), high, number)
         self._say_edges()
+        self.call_after_refresh(self._fill)
 
     def sync(self, entry: Entry) -> None:
         """Draw what is new in an entry."""
@@ -140,9 +151,26 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         """Bring message number `at` into view, whether it is mounted or not."""
         entry = self._entries[at]
         if self.view_of(entry) is None:
-            await self.show(self._entries, at)
+            await self.show(self._entries, at, beyond=self._beyond)
         else:
             self._to_message(entry)
+
+    async def find(self, wanted: Wanted | None, match: Match | None) -> None:
+        """Mark what is looked for, and bring one match into view, mounted so far or not."""
+        self._wanted, self._match = wanted, match
+        if match is not None and match.entry in self._entries:
+            if self.view_of(match.entry) is None:
+                number = self._entries.index(match.entry)
+                await self.show(self._entries, number, beyond=self._beyond)
+            self.release_anchor()
+            self.call_after_refresh(self._to_match)
+        for view in self._views:
+            self._mark(view)
+
+    def _mark(self, view: MessageView) -> None:
+        match = self._match
+        mine = match is not None and match.entry is view.entry
+        view.mark(self._wanted, match.nth if match is not None and mine else None)
 
     def focus_message(self, entry: Entry) -> None:
         view = self.view_of(entry)
@@ -152,7 +180,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
     async def to_end(self) -> None:
         """Follow again."""
         if self._window.later:
-            await self.show(self._entries)
+            await self.show(self._entries, beyond=self._beyond)
         else:
             self.scroll_end(animate=False)
 
@@ -164,7 +192,16 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
 
     async def earlier(self) -> None:
         """Mount older messages above; what is being read stays where it is."""
-        await self._move(self._window.up())
+        if self._window.earlier:
+            await self._move(self._window.up())
+        elif self._beyond:
+            self.post_message(self.EarlierWanted())
+
+    def put_before(self, count: int, beyond: int) -> None:
+        """So many have just been put before the entries; they are mounted when they are wanted."""
+        self._window = self._window.grown_before(count)
+        self._beyond = beyond
+        self._say_edges()
 
     async def later(self) -> None:
         await self._move(self._window.down())
@@ -198,15 +235,27 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
 
     def _moved_to(self, place: Place | None) -> None:
         self._moving = False
-        self._restore(place)
+        if not self.following:
+            self._restore(place)
+        self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        """A high screen has room for more than what is mounted at first."""
+        if self._views and self.max_scroll_y == 0:
+            self.call_next(self.earlier)
 
     def _made(self, low: int, high: int) -> list[MessageView]:
-        return [MessageView(entry) for entry in self._entries[low:high]]
+        return [self._made_of(entry) for entry in self._entries[low:high]]
+
+    def _made_of(self, entry: Entry) -> MessageView:
+        view = MessageView(entry)
+        self._mark(view)
+        return view
 
     def _say_edges(self) -> None:
-        earlier, later = self._window.earlier, self._window.later
-        self.query_one("#earlier", Edge).say(f"↑ {earlier} earlier" if earlier else "")
-        self.query_one("#later", Edge).say(f"↓ {later} later" if later else "")
+        earlier, later = self._window.earlier + self._beyond, self._window.later
+        self.query_one("#earlier", Edge).say(_counted("↑", earlier, "earlier"))
+        self.query_one("#later", Edge).say(_counted("↓", later, "later"))
 
     async def on_click(self, event: events.Click) -> None:
         if event.widget is not None and event.widget.id == "earlier":
@@ -220,7 +269,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         super().watch_scroll_y(old_value, new_value)
         if not self._moving:
             self._place = self._reading()
-            if new_value <= NEAR_EDGE_ROWS < old_value and self._window.earlier:
+            if new_value <= NEAR_EDGE_ROWS < old_value:
                 self.call_next(self.earlier)
             elif self._window.later and new_value >= self.max_scroll_y - NEAR_EDGE_ROWS:
                 self.call_next(self.later)
@@ -245,7 +294,23 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         row = place.view.layout_rows.row_of(place.spot)
         self.scroll_to(y=place.view.virtual_region.y + row, animate=False, immediate=True)
 
+    def _to_match(self) -> None:
+        view = None if self._match is None else self.view_of(self._match.entry)
+        row = None if view is None or self._match is None else view.row_of_match(self._match.nth)
+        if view is None or row is None:
+            return
+        y = view.virtual_region.y + row
+        high = self.scrollable_content_region.height
+        if not self.scroll_y <= y < self.scroll_y + high:
+            self.scroll_to(y=max(y - high // 3, 0), animate=False)
+
     def _to_message(self, entry: Entry) -> None:
         view = self.view_of(entry)
         if view is not None:
             self.scroll_to(y=max(view.virtual_region.y - 1, 0), animate=False)
+
+
+def _counted(arrow: str, number: int, which: str) -> str:
+    if not number:
+        return ""
+    return f"{arrow} {words.count(number)} {which} message{'' if number == 1 else 's'}"

@@ -44,6 +44,10 @@ class Window:
         high = min(self.count, self.high + STEP_MESSAGES)
         return Window(max(self.low, high - MOST_MESSAGES), high, self.count)
 
+    def grown_before(self, count: int) -> Window:
+        """So many messages were added at the beginning; the same ones are in the window."""
+        return Window(self.low + count, self.high + count, self.count + count)
+
     def grown(self) -> Window:
         """One message was added at the end. A window that showed the end still does."""
         if self.later:

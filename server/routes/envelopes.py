@@ -111,7 +111,7 @@ def _from_ours(error: errors.HobnobError) -> Problem:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, errors.PromptTooLong):
         details = {"n_prompt_tokens": error.n_prompt_tokens, "n_ctx": error.n_ctx}
-    if isinstance(error, errors.Gone):
+    if isinstance(error, errors.Gone) and error.message_id is not None:
         details = {"message_id": error.message_id}
     return Problem(error.status, error.code, error.message, error.param, headers, details)
 

@@ -150,21 +150,26 @@ class NativeRoutes:
 
     # ---- messages
 
-    async def messages(self, id: str, leaf: str | None = None, newest: bool = False) -> Response:
-        """The branch that ends at `leaf`, or with `newest` at the last one below it; without
-        `leaf` the one shown last."""
-        found = await self._store.conversation(LOCAL_OWNER, id)
-        tree = await self._store.messages(LOCAL_OWNER, found.id, tokens=False)
-        if newest and leaf is not None:
-            leaf = _newest_below(tree, leaf)
-        branch = await self._store.branch(LOCAL_OWNER, found.id, leaf, tokens=False)
-        siblings = _siblings(tree)
-        shown = {message.id: siblings[message.id] for message in branch}
+    async def messages(
+        self,
+        id: str,
+        leaf: str | None = None,
+        newest: bool = False,
+        before: str | None = None,
+        limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE)] = None,
+    ) -> Response:
+        """One branch, or with `limit` the last messages of it; see docs/api.md."""
+        if before is not None and leaf is not None:
+            raise errors.InvalidRequest("before: not together with leaf.", param="before")
+        page = await self._store.page(
+            LOCAL_OWNER, id, leaf=leaf, newest=newest, before=before, limit=limit
+        )
         return JSONResponse(
             {
-                "conversation": conversation_json(found),
-                "messages": [message_json(message) for message in branch],
-                "siblings": {id: ids for id, ids in shown.items() if len(ids) > 1},
+                "conversation": conversation_json(page.conversation),
+                "messages": [message_json(message) for message in page.messages],
+                "earlier": page.earlier,
+                "siblings": page.siblings,
             }
         )
 
@@ -269,7 +274,8 @@ class NativeRoutes:
 
         204 when the end was delivered before, or an EventSource would reconnect for ever.
         """
-        reader = await self._runs.follow(LOCAL_OWNER, id, _cursor(after, last_event_id))
+        start = cursor(after, last_event_id) or 0
+        reader = await self._runs.follow(LOCAL_OWNER, id, start)
         return Response(status_code=204) if reader.at_end else EventStream(native(reader))
 
     # ---- search
@@ -283,10 +289,10 @@ class NativeRoutes:
         return JSONResponse({"hits": [asdict(hit) for hit in found]})
 
 
-def _cursor(after: int | None, last_event_id: str | None) -> int:
+def cursor(after: int | None, last_event_id: str | None) -> int | None:
     """The header wins: an EventSource that reconnects repeats the address as it was."""
     if last_event_id is None or last_event_id == "":
-        return after or 0
+        return after
     if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
         raise errors.InvalidRequest("Last-Event-ID: must be a number from this stream.")
     return int(last_event_id)
@@ -305,22 +311,6 @@ def _settings(body: NewConversation | ConversationChanges | NewMessage | Draft) 
     settings = body.settings or {}
     sampling_options.check(settings)
     return settings
-
-
-def _newest_below(tree: list[Message], id: str) -> str:
-    """The end of the branch that leads through the message, by the last answers written."""
-    last_child = {message.parent: message.id for message in tree}
-    while id in last_child:
-        id = last_child[id]
-    return id
-
-
-def _siblings(messages: list[Message]) -> dict[str, list[str]]:
-    """For each message the ids that answer the same parent, itself among them, oldest first."""
-    families: dict[str | None, list[str]] = {}
-    for message in messages:
-        families.setdefault(message.parent, []).append(message.id)
-    return {message.id: families[message.parent] for message in messages}
 
 
 # ---- JSON -------------------------------------------------------------------------------------

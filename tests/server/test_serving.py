@@ -98,14 +98,14 @@ async def test_a_signal_ends_it_with_streams_open_and_every_reader_is_told(
     async with process(tmp_path) as server:
         run = await server.start_run()
         chat = {"model": "default", "messages": [{"role": "user", "content": "x"}]}
-        native, streamed = asyncio.Event(), asyncio.Event()
+        native, streamed, fed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         async def read(method: str, path: str, seen: asyncio.Event, **fields: Any) -> str:
             text = ""
             async with server.client.stream(method, path, **fields) as answer:
                 async for part in answer.aiter_text():
                     text += part
-                    if "word" in text:
+                    if "word" in text or "position" in text:
                         seen.set()
             return text
 
@@ -114,8 +114,10 @@ async def test_a_signal_ends_it_with_streams_open_and_every_reader_is_told(
         body = {**chat, "stream": True}
         chatting = asyncio.create_task(read("POST", "/v1/chat/completions", streamed, json=body))
         whole = asyncio.create_task(server.client.post("/v1/chat/completions", json=chat))
+        feeding = asyncio.create_task(read("GET", f"{API}/changes", fed))
         await native.wait()
         await streamed.wait()
+        await fed.wait()
         asked_at = time.monotonic()
         server.child.send_signal(number)
         code, said = await server.ended()
@@ -123,6 +125,7 @@ async def test_a_signal_ends_it_with_streams_open_and_every_reader_is_told(
         assert (code, said) == (0, "")
         assert (await following).rstrip().splitlines()[-2] == "event: error"
         assert "server_stopping" in (await following)
+        assert "server_stopping" in (await feeding)
         assert "server_stopping" in (await chatting) and "[DONE]" not in (await chatting)
         assert (await whole).status_code == 503
         assert not server.paths.state_file.exists()

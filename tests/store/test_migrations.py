@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database, Migrations
 from support_turns import ME, said
 
 from hobnob.store import connection, migrations, schema
@@ -32,7 +33,7 @@ def test_the_names_known_to_the_reader_are_those_of_the_migrations(tmp_path: Pat
         tables = conn.execute("PRAGMA table_list").fetchall()
     assert migrations.migrations.name == schema.MIGRATION_SET
     ours = [t for t in tables if t["type"] == "table" and not t["name"].startswith("sqlite_")]
-    assert len(ours) == 6
+    assert len(ours) == 7
     assert all(table["strict"] for table in ours)
 
 
@@ -112,6 +113,31 @@ async def test_the_instance_stays_over_openings_and_differs_between_databases(
         seen.append(await store.instance())
         await store.close()
     assert seen[0] == seen[1] != seen[2]
+
+
+async def test_a_database_of_the_first_schema_is_brought_up_to_date_with_all_it_holds(
+    path: Path,
+) -> None:
+    path.parent.mkdir()
+    first = Migrations(schema.MIGRATION_SET)
+    first(name="m001_initial")(migrations.m001_initial)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+        first.apply(Database(conn, recursive_triggers=False, execute_plugins=False, strict=True))
+        conn.execute("PRAGMA user_version = 1")
+        conn.execute(
+            "INSERT INTO conversations (id, owner, title, settings, created_at, updated_at, change)"
+            " VALUES ('old', ?, 'kept', '{}', 1, 1, 5)",
+            (ME,),
+        )
+        conn.execute("UPDATE meta SET value = 7 WHERE key = 'change'")
+    store = await Store.open(path)
+    assert [one.title for one in await store.conversations(ME)] == ["kept"]
+    assert [one.change for one in await store.changes(ME, 0) or ()] == [5]
+    assert await store.changes(ME, 7) == []
+    assert await store.changes(ME, 6) is None  # what was deleted as the seventh is not known
+    assert await store.check() == []
+    await store.close()
 
 
 async def test_a_failed_migration_leaves_the_database_as_it_was(

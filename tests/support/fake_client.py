@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from hobnob.server import wire
-from hobnob.server.wire import Event
+from hobnob.server.wire import ChangePayload, Event
 from hobnob.tui.notice import ClientError, Notice
 from hobnob.tui.records import (
     Branch,
@@ -112,13 +112,20 @@ class FakeClient:
         self.sent: list[dict[str, Any]] = []
         self.asked: list[Asked] = []
         """The same posts, with how they were to be answered."""
+        self.pages: list[tuple[str | None, int | None]] = []
+        """`before` and `limit` of what was read of conversations."""
         self.cancelled: list[str] = []
         self.warmed: list[str] = []
         self.cold: ClientError | None = None
         """What every warm-up is refused with."""
         self.heads: list[str] = []
         self.closed = False
+        self.local = True
         self._count = 0
+        self._change = 0
+        self._parents: dict[str | None, str | None] = {}
+        """Of the messages that were sent here."""
+        self._feeds: list[asyncio.Queue[ChangePayload | Notice | ClientError]] = []
 
     async def __aenter__(self) -> FakeClient:
         return self
@@ -131,6 +138,7 @@ class FakeClient:
     def talk(self, title: str, *texts: str, id: str | None = None) -> Conversation:
         """A stored conversation of alternating messages."""
         self._count += 1
+        self._change += 1
         id = id or f"c{self._count:04d}"
         head = None
         messages = []
@@ -148,10 +156,47 @@ class FakeClient:
             messages.append(message)
             head = message.id
         made = Conversation(
-            id, title, head=head, created_at=NOW_MS, updated_at=NOW_MS, change=self._count
+            id, title, head=head, created_at=NOW_MS, updated_at=NOW_MS, change=self._change
         )
         self.talks[id], self.stored[id] = made, messages
         return made
+
+    def tell(self, item: ChangePayload | Notice | ClientError) -> None:
+        """Everyone who follows the changes hears this."""
+        for feed in self._feeds:
+            feed.put_nowait(item)
+
+    def changed_elsewhere(self, id: str, **changes: Any) -> None:
+        """Another device wrote this, and it is told."""
+        self._write(id, **changes)
+        self.tell(wire.ConversationChanged(asdict(self.talks[id])))
+
+    def said_elsewhere(
+        self, id: str, text: str, *, run: str = "", reply: str = "", after: int | None = None
+    ) -> None:
+        """Another device sent a message; with `run` its reply is being written. `after` so many
+        messages, if it is another version of what follows them."""
+        stored = self.stored[id]
+        kept = stored[:after]
+        number = len(stored)
+        parent = kept[-1].id if kept else None
+        status = "running" if run else "completed"
+        said = Message(f"{id}-x{number}", id, parent, "user", text, "completed", NOW_MS)
+        answer = Message(
+            f"{id}-y{number}", id, said.id, "assistant", reply, status, NOW_MS, run=run or None
+        )
+        if after is not None and after < number:
+            self.siblings[said.id] = self.siblings[stored[after].id] = [stored[after].id, said.id]
+        self.stored[id] = [*kept, said, answer]
+        self.changed_elsewhere(id, head=answer.id)
+
+    def deleted_elsewhere(self, id: str) -> None:
+        del self.talks[id]
+        self.tell(wire.ConversationDeleted(id))
+
+    def _write(self, id: str, **changes: Any) -> None:
+        self._change += 1
+        self.talks[id] = replace(self.talks[id], change=self._change, **changes)
 
     @property
     def script(self) -> Script:
@@ -167,16 +212,55 @@ class FakeClient:
         found = [one for one in found if before is None or one.change < before]
         return [one for one in found if not query or query.lower() in one.title.lower()][:limit]
 
-    async def branch(self, id: str, leaf: str | None = None, *, newest: bool = False) -> Branch:
+    async def conversation(self, id: str) -> Conversation:
         if id not in self.talks:
             raise ClientError("not_found", "No such conversation.")
+        return self.talks[id]
+
+    async def changes(self) -> AsyncIterator[ChangePayload | Notice]:
+        feed: asyncio.Queue[ChangePayload | Notice | ClientError] = asyncio.Queue()
+        self._feeds.append(feed)
+        try:
+            yield wire.Position(self._change)
+            while True:
+                item = await feed.get()
+                if isinstance(item, ClientError):
+                    raise item
+                yield item
+        finally:
+            self._feeds.remove(feed)
+
+    async def branch(
+        self,
+        id: str,
+        leaf: str | None = None,
+        *,
+        newest: bool = False,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> Branch:
+        if id not in self.talks:
+            raise ClientError("not_found", "No such conversation.")
+        self.pages.append((before, limit))
         messages = self.branches.get(leaf or "", self.stored[id])
-        return Branch(self.talks[id], list(messages), dict(self.siblings))
+        ids = [one.id for one in messages]
+        if leaf in ids and not newest and leaf not in self.branches:
+            messages = messages[: ids.index(leaf) + 1]
+        if before in self._parents:
+            messages = messages[: ids.index(self._parents[before]) + 1]
+        elif before is not None:
+            for way in (self.stored[id], *self.branches.values()):
+                ids = [one.id for one in way]
+                if before in ids:
+                    messages = way[: ids.index(before)]
+        shown = messages if limit is None else messages[-limit:]
+        earlier = len(messages) - len(shown)
+        return Branch(self.talks[id], list(shown), dict(self.siblings), earlier)
 
     async def update_conversation(self, id: str, **changes: Any) -> Conversation:
         if "head" in changes:
             self.heads.append(changes["head"])
-        self.talks[id] = replace(self.talks[id], **changes)
+        self._write(id, **changes)
         return self.talks[id]
 
     async def delete_conversation(self, id: str) -> None:
@@ -200,6 +284,8 @@ class FakeClient:
         if conversation is None:
             conversation = self.talk(text[:20]).id
         number = len(self.sent)
+        if parent is not None:
+            self._parents[f"u{number}"] = parent
         message = Message(
             f"u{number}", conversation, parent, "user", text, "completed", created_at=NOW_MS
         )
@@ -225,6 +311,7 @@ class FakeClient:
         number = len(self.sent)
         reply = Message(f"r{number}", conversation, message.id, "assistant", "", "running")
         self.scripts[f"run{number}"] = Script()
+        self._write(conversation, head=reply.id)
         run = Run(f"run{number}", conversation, reply.id, params={"seed": number})
         return Turn(self.talks[conversation], message, reply, run)
 

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from support_http import served
 
 from hobnob.server.app import Parts, build_app, routers
+from hobnob.server.changes import Changes
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.requests import RunSettings
 from hobnob.server.runs import Runs
@@ -97,6 +98,7 @@ async def edge_at(
         store=store,
         engine=engine,
         runs=runs,
+        changes=Changes(store),
         lifecycle=lifecycle,
         policy=Policy(keys=(KEY.encode(),)),
         model=MODEL,

@@ -20,14 +20,13 @@ from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.comparisons import ComparisonsScreen
 from hobnob.tui.composer import Composer
 from hobnob.tui.editor import edit
-from hobnob.tui.find import matches
 from hobnob.tui.help import key_name
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import describe
 from hobnob.tui.playground import Playground
+from hobnob.tui.reading import Reading
 from hobnob.tui.screens import one_line
 from hobnob.tui.sidebar import ConversationList
-from hobnob.tui.transcript import Entry, Part
 
 
 @pytest.mark.parametrize(
@@ -163,6 +162,7 @@ def test_every_key_of_ours_can_be_remapped_by_a_name_that_is_unique() -> None:
             HobnobApp,
             ComparingApp,
             Chat,
+            Reading,
             Composer,
             MessageView,
             ConversationList,
@@ -196,15 +196,6 @@ def test_the_users_editor_edits_the_text(tmp_path: Path) -> None:
     assert edit("text", {"EDITOR": f"{editor} --wait"}) is None
     with pytest.raises(OSError):
         edit("text", {"EDITOR": str(tmp_path / "missing")})
-
-
-def test_find_ignores_case_and_reasoning() -> None:
-    entries = [
-        Entry("a", "user", [Part("text", "Straße", ended=True)]),
-        Entry("b", "assistant", [Part("reasoning", "strasse", ended=True)]),
-    ]
-    assert matches(entries, "STRASSE") == [0]
-    assert matches(entries, "") == []
 
 
 def test_a_row_of_a_list_is_one_line() -> None:

@@ -63,6 +63,17 @@ async def test_refreshing_the_list_keeps_the_chosen_row() -> None:
         assert rows.get_option_at_index(rows.highlighted or 0).id == "c12"
 
 
+async def test_headings_move_on_with_the_day_though_nothing_changed() -> None:
+    noon = dt.datetime(2026, 3, 15, 12).timestamp() * 1000
+    talks = [Conversation("c1", "t", updated_at=int(noon))]
+    app = Host()
+    async with app.run_test(size=(40, 20)):
+        sidebar = app.query_one(Sidebar)
+        for today, heading in ((TODAY, "Today"), (TODAY + dt.timedelta(1), "Yesterday")):
+            sidebar.show(talks, today)
+            assert str(sidebar.rows.get_option_at_index(0).prompt) == heading
+
+
 @pytest.mark.parametrize("updated", [0, -1, 10**18, 253_402_300_800_000])
 async def test_an_absurd_date_hides_nothing(updated: int) -> None:
     app = Host()

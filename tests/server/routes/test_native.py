@@ -188,6 +188,38 @@ async def test_a_branch_can_be_read_on_to_its_newest_message(edge: Edge) -> None
         assert answer.json()["messages"][-1]["id"] == last
 
 
+async def test_a_branch_is_read_in_pages_from_its_end(edge: Edge) -> None:
+    turn = await edge.send("0")
+    place = turn["conversation"]["id"]
+    for number in range(1, 4):
+        await stream(edge, turn["run"]["id"])
+        turn = await edge.send(str(number), place, parent=turn["reply"]["id"])
+    await stream(edge, turn["run"]["id"])
+    path = f"/conversations/{place}/messages"
+    whole = (await edge.call("GET", path)).json()
+    assert (len(whole["messages"]), whole["earlier"]) == (8, 0)
+    found: list[dict[str, Any]] = []
+    params: dict[str, Any] = {"limit": 3}
+    while page := (await edge.call("GET", path, params=params)).json():
+        found[:0] = page["messages"]
+        if page["earlier"] == 0:
+            break
+        assert page["earlier"] == 8 - len(found)
+        params["before"] = found[0]["id"]
+    assert found == whole["messages"]
+
+
+@pytest.mark.parametrize(
+    "params", [{"limit": 0}, {"limit": 501}, {"limit": "x"}, {"before": "a", "leaf": "b"}]
+)
+async def test_an_odd_page_is_refused(edge: Edge, params: dict[str, Any]) -> None:
+    place = (await edge.send())["conversation"]["id"]
+    answer = await edge.call("GET", f"/conversations/{place}/messages", params=params)
+    assert answer.status_code == 400
+    answer = await edge.call("GET", f"/conversations/{place}/messages", params={"before": "nope"})
+    assert answer.status_code == 404
+
+
 # ---- cancelling
 
 
