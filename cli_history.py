@@ -88,18 +88,42 @@ def history_export(
     return verbs.export(target_of(url), chosen, as_json=as_json, branches=branches, file=file)
 
 
+@history.command("rename")
+def history_rename(
+    id: ConversationId,
+    words: Annotated[list[str], typer.Argument(metavar="TITLE…")],
+    url: Url = None,
+) -> int:
+    """Give a conversation another title."""
+    from hobnob.tui import verbs
+    from hobnob.tui.stdin import argument
+
+    return verbs.rename(target_of(url), id, " ".join(argument(word) for word in words))
+
+
 @history.command("rm")
 def history_rm(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", show_default=False)] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="All unchanged for 30d, 12h, 2w."),
+    ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     url: Url = None,
 ) -> int:
     """Delete conversations for good."""
-    from hobnob.tui import verbs
-
+    if not ids and older_than is None:
+        raise usage("Say which conversations: their ids, or --older-than 30d.")
     if not yes and not on_terminal(2):
         raise usage("Without a terminal to ask on, deleting needs -y.")
-    return verbs.remove(target_of(url), ids, confirm=not yes)
+    from hobnob.tui import verbs
+
+    if older_than is None:
+        return verbs.remove(target_of(url), ids or [], confirm=not yes)
+    from hobnob.tui.options import parse_age
+
+    age_ms = parse_age(older_than)
+    return verbs.remove_old(target_of(url), ids or [], age_ms=age_ms, confirm=not yes)
 
 
 @history.command("backup")

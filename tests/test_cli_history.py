@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import stat
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 from support_edge import KEY, Edge, edge_at
-from support_turns import ME, said
+from support_turns import ME, SettableClock, said
 
 from hobnob import cli
 from hobnob.exits import Exit
+from hobnob.store.store import Store, utc_ms
 
 HOSTILE = 'A\x1b]52;c;cHduZWQ=\x1b\\B\x1b]0;owned\x07C\x1b[2J"D\x9d0;x\x9cE\rF\x08G'
 
@@ -223,3 +225,94 @@ async def test_a_reply_that_is_still_written_is_exported_as_far_as_it_is(
         os.environ["HOBNOB_URL"] = slow.url
         out = (await history("export", turn["conversation"]["id"])).out
     assert "## Assistant (queued)" in out or "## Assistant (running)" in out
+
+
+# ---- deleting and renaming --------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def aged(tmp_path: Path) -> AsyncIterator[dict[int, str]]:
+    """Conversations in the store at tmp_path, by the days since they changed."""
+    clock = SettableClock()
+    now = utc_ms()
+    store = await Store.open(tmp_path / "hobnob.db", clock=clock)
+    ids = {}
+    for days in (40, 31, 29, 1):
+        clock.now = now - days * DAY_MS
+        ids[days] = (await said(store, f"{days} days ago")).conversation.id
+    await store.close()
+    yield ids
+
+
+async def kept(edge: Edge) -> set[str]:
+    return {one.id for one in await edge.store.conversations(ME)}
+
+
+async def test_only_what_is_older_and_what_is_named_is_deleted(
+    aged: dict[int, str], edge: Edge, history: History
+) -> None:
+    result = await history("rm", "--older-than", "30d", "--yes", aged[1][:8])
+    assert (result.code, result.out) == (0, "")
+    assert await kept(edge) == {aged[29]}
+    for days in (40, 31, 1):
+        assert aged[days][:8] in result.err
+    assert "Deleted: 3 conversations" in result.err
+    again = await history("rm", "--older-than", "30d", "-y")
+    assert again.code == 0 and "No conversation is as old" in again.err
+    assert (await history("rm", "--older-than", "0h", "-y")).code == 0
+    assert await kept(edge) == set()
+
+
+@pytest.mark.parametrize(("answered", "left"), [("n\n", 4), ("", 4), ("y\n", 1)])
+async def test_on_a_terminal_it_says_what_it_would_delete_and_asks_once(
+    aged: dict[int, str],
+    edge: Edge,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    answered: str,
+    left: int,
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda descriptor: True)
+    monkeypatch.setattr("hobnob.tui.verbs.SHOWN_BEFORE_DELETING", 1)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answered))
+    result = await history("rm", "--older-than", "2w")
+    assert result.code == 0
+    assert "and 2 more" in result.err and result.err.count("[y/N]") == 1
+    assert "Delete 3 conversations for good?" in result.err
+    assert len(await kept(edge)) == left
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-y"], "Say which conversations"),
+        (["--older-than", "30d"], "needs -y"),
+        (["--older-than", "30", "-y"], "is no age"),
+        (["--older-than", "-1d", "-y"], "is no age"),
+        (["--older-than", "1y", "-y"], "is no age"),
+    ],
+)
+async def test_what_cannot_be_meant_deletes_nothing(
+    aged: dict[int, str], edge: Edge, history: History, arguments: list[str], words: str
+) -> None:
+    result = await history("rm", *arguments)
+    assert result.code == Exit.USAGE and words in result.err
+    assert len(await kept(edge)) == 4
+
+
+async def test_a_wrong_id_beside_an_age_deletes_nothing(
+    aged: dict[int, str], edge: Edge, history: History
+) -> None:
+    assert (await history("rm", "nothing", "--older-than", "1d", "-y")).code == Exit.NOT_FOUND
+    assert len(await kept(edge)) == 4
+
+
+async def test_a_conversation_is_given_another_title(edge: Edge, history: History) -> None:
+    id = (await said(edge.store, "hi")).conversation.id
+    result = await history("rename", id[:8], "Another", "title")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert (await edge.store.conversation(ME, id)).title == "Another title"
+    assert (await history("rename", id, "x" * 501)).code == Exit.USAGE
+    assert (await history("rename", "nothing", "x")).code == Exit.NOT_FOUND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from hobnob.tui.notice import ClientError
 
 _REPEATED = {"stop", "dry_sequence_breakers"}
 """The options that take text as it is written, and several of them."""
+
+_AGE = re.compile(r"([0-9]{1,6})([hdw])")
+_UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def parse(pairs: Iterable[str]) -> dict[str, Any]:
@@ -30,6 +34,18 @@ def parse(pairs: Iterable[str]) -> dict[str, Any]:
         else:
             options[name] = _value(value)
     return options
+
+
+def parse_age(text: str) -> int:
+    """`30d`, `12h` or `2w` in milliseconds. Raises ExitError."""
+    found = _AGE.fullmatch(text.strip())
+    if found is None:
+        raise ExitError(
+            f"{text!r} is no age: write it as 30d, 12h or 2w (days, hours, weeks).",
+            Exit.USAGE,
+            "usage",
+        )
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def model_argument(name: str) -> str:

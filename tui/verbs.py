@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -29,6 +30,8 @@ T = TypeVar("T")
 SHORT_ID = 8
 PAGE = 500
 """Conversations asked for at once where all are wanted: the most that the server gives."""
+
+SHOWN_BEFORE_DELETING = 20
 
 _SPEAKERS = {"user": "You", "assistant": "Assistant"}
 _MARKS = str.maketrans("", "", "\x02\x03")
@@ -104,6 +107,40 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
         for one in found:
             if not confirm or await asyncio.to_thread(_confirmed, one):
                 await client.delete_conversation(one.id)
+
+    _once(target, work)
+    return Exit.OK
+
+
+def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool) -> Exit:
+    """Those named, and all that nobody has changed for so long."""
+    notes = Notes()
+
+    async def work(client: Client) -> None:
+        named = [await client.conversation(id) for id in ids]
+        since = time.time() * 1000 - age_ms
+        old = [one for one in await _every_conversation(client) if one.updated_at < since]
+        chosen = list({one.id: one for one in [*named, *old]}.values())
+        if not chosen:
+            notes.say("No conversation is as old as that")
+            return
+        for line in _lines_of(chosen):
+            notes.say(line)
+        if confirm and not await asyncio.to_thread(_agreed, f"Delete {_number(chosen)} for good?"):
+            return
+        for one in chosen:
+            with _passing_over_deleted(True):
+                await client.delete_conversation(one.id)
+        notes.say(f"Deleted: {_number(chosen)}")
+
+    _once(target, work)
+    return Exit.OK
+
+
+def rename(target: Target, id: str, title: str) -> Exit:
+    async def work(client: Client) -> None:
+        found = await client.conversation(id)
+        await client.update_conversation(found.id, title=title)
 
     _once(target, work)
     return Exit.OK
@@ -211,7 +248,11 @@ def _print(text: str) -> None:
 
 
 def _confirmed(conversation: Conversation) -> bool:
-    Notes().question(f"Delete {_conversation_line(conversation)}? [y/N]")
+    return _agreed(f"Delete {_conversation_line(conversation)}?")
+
+
+def _agreed(question: str) -> bool:
+    Notes().question(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -221,6 +262,17 @@ def _confirmed(conversation: Conversation) -> bool:
 def _conversation_line(one: Conversation) -> str:
     when = _time(one.updated_at)
     return f"{one.id[:SHORT_ID]}  {when}  {_flat(one.title) or '(no title)'}"
+
+
+def _lines_of(some: Sequence[Conversation]) -> list[str]:
+    """Not more than one looks at before saying yes."""
+    lines = [_conversation_line(one) for one in some[:SHOWN_BEFORE_DELETING]]
+    more = len(some) - len(lines)
+    return [*lines, f"and {more} more"] if more else lines
+
+
+def _number(some: Sequence[Conversation]) -> str:
+    return "1 conversation" if len(some) == 1 else f"{len(some)} conversations"
 
 
 def _message_text(one: Message) -> str:
