@@ -103,6 +103,9 @@ def ask(
         int | None,
         typer.Option("--printed", metavar="BYTES", min=0, help="With --resume: what you have."),
     ] = None,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="Delete the conversation when it has been answered.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No notices on stderr.")] = False,
     plain: Annotated[bool, typer.Option("--plain", hidden=True)] = False,
     inline: Annotated[bool, typer.Option("--inline", hidden=True)] = False,
@@ -119,6 +122,8 @@ def ask(
         return _open_chat(*given, plain=plain, inline=inline)
     if plain or inline:
         raise usage("--plain and --inline open the chat, which takes no prompt.")
+    if temporary and (continue_last or conversation or resume):
+        raise usage("--temporary begins a conversation of its own.")
     from hobnob.launch import Target
     from hobnob.tui import ask as asking
     from hobnob.tui.plain import Notes
@@ -144,6 +149,7 @@ def ask(
         stream=not no_stream,
         fail_on_truncation=fail_on_truncation,
         quiet=quiet,
+        temporary=temporary,
     )
     return asking.ask(target, question)
 

@@ -130,6 +130,7 @@ async def test_the_prompt_is_the_data_then_the_arguments(
         (["ask", "-5 + 3"], b"", "needs `--` before it"),
         (["ask", "hi", "-o", "seed"], b"", "-o takes a name and a value"),
         (["ask", "--resume", RUN, "words"], b"", "--resume takes no prompt"),
+        (["ask", "-c", "--temporary", "hi"], b"", "of its own"),
         (["nonsense", "--nonsense"], b"", "No such option"),
         (["history", "rm", "abcd"], b"", "needs -y"),
         (["chat"], b"", "needs a terminal"),
@@ -370,6 +371,18 @@ async def test_only_a_wish_to_stop_cancels_the_run(
     result = await hobnob.finish(process)
     assert (result.code, server.cancelled) == (code, cancelled)
     assert "Traceback" not in result.err and result.out == b""
+
+
+async def test_hanging_up_on_a_temporary_conversation_ends_and_deletes_it(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[EVENTS] = [begins(server)]
+    process = await hobnob.start("ask", "hi", "--temporary")
+    await shows(process, b"Hello world.")
+    process.send_signal(signal.SIGHUP)
+    result = await hobnob.finish(process)
+    assert (result.code, server.cancelled) == (-signal.SIGHUP, True)
+    assert server.deleted == [CONVERSATION] and result.err == ""
 
 
 async def test_a_question_interrupted_before_it_is_accepted_is_cancelled_too(

@@ -34,6 +34,12 @@ CANCEL_SECONDS = 3.0
 """How long a cancel may take to reach the server before we leave without it."""
 
 
+_GONE = ("unreachable", "not_running", "server_stopping")
+
+TEMPORARY_TITLE = "(temporary)"
+"""So that the history says what it is that could not be deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What the command line asks for. With `resume` (a run's id) there is no prompt."""
@@ -50,6 +56,7 @@ class Question:
     stream: bool = True
     fail_on_truncation: bool = False
     quiet: bool = False
+    temporary: bool = False  # delete the (new) conversation at the end, whatever it was
 
 
 @dataclass(slots=True)
@@ -89,6 +96,7 @@ class _Ask:
         self._signal: signal.Signals | None = None
         self._sending: asyncio.Task[Turn] | None = None
         self._started = False  # the server was started for us, with our model
+        self._gone = False  # the server is not to be reached any more
         self._waiting = False  # an outage has been announced
         self._output: Output | None = None
         self._printed: Printed | None = None
@@ -114,7 +122,12 @@ class _Ask:
             self._notes.clear()
             if self._printed is not None:
                 self._printed.close()
-        return self._finish(code)
+        code = self._finish(code)
+        if self._signal is signal.SIGHUP:  # now end as all do that are hung up on
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGHUP)
+        return code
 
     # ---- asking -------------------------------------------------------------------------------
 
@@ -123,19 +136,29 @@ class _Ask:
         arguments = [] if model is None else ["--model", model_argument(model)]
         async with Client(self._target, server_args=arguments, on_notice=self._on_notice) as client:
             try:
-                run = await self._begin(client)
-                self._open_output(run)
-                await self._follow(client, run)
-                if not self._question.as_json:
-                    await self._print_end()
-            except asyncio.CancelledError:
-                if self._signal is None:
-                    raise
-                await self._stop(client)
-                return self._interrupted()
-            except (OutputClosed, OutputFailed):
-                await self._stop(client)
+                code = await self._converse(client)
+            finally:
+                kept = self._question.temporary and not await self._forget(client)
+        return Exit.UNREACHABLE if kept and code is Exit.OK else code
+
+    async def _converse(self, client: Client) -> Exit:
+        try:
+            run = await self._begin(client)
+            self._open_output(run)
+            await self._follow(client, run)
+            if not self._question.as_json:
+                await self._print_end()
+        except asyncio.CancelledError:
+            if self._signal is None:
                 raise
+            await self._stop(client)
+            return self._interrupted()
+        except (OutputClosed, OutputFailed):
+            await self._stop(client)
+            raise
+        except ClientError as error:
+            self._gone = error.code in _GONE
+            raise
         return self._verdict()
 
     async def _begin(self, client: Client) -> str:
@@ -150,8 +173,11 @@ class _Ask:
         if conversation is not None and system is not None:
             await client.update_conversation(conversation, system=system)
             system = None
+        title = TEMPORARY_TITLE if question.temporary else None
         self._sending = asyncio.ensure_future(
-            client.send(conversation, question.prompt, options=question.options, system=system)
+            client.send(
+                conversation, question.prompt, options=question.options, system=system, title=title
+            )
         )
         # Shielded: if we are interrupted now, the run must still become known to be cancelled.
         turn = await asyncio.shield(self._sending)
@@ -294,8 +320,8 @@ class _Ask:
 
     def _sentence(self, error: ClientError) -> str:
         """Where the run may go on without us, how to come back to it."""
-        run = self._reply.run
-        if run is None or error.code not in ("unreachable", "not_running", "server_stopping"):
+        run = None if self._question.temporary else self._reply.run
+        if run is None or error.code not in _GONE:
             return error.message
         return f"{error.message} The rest: hobnob ask --resume {run}"
 
@@ -319,7 +345,10 @@ class _Ask:
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
 
-        for one in (signal.SIGINT, signal.SIGTERM):
+        watched = [signal.SIGINT, signal.SIGTERM]
+        if self._question.temporary and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            watched.append(signal.SIGHUP)  # nobody will come back for this reply
+        for one in watched:
             loop.add_signal_handler(one, on_signal, one)
 
     def _interrupted(self) -> Exit:
@@ -340,6 +369,26 @@ class _Ask:
                         await self._read_stored(client, run)
         except (ClientError, TimeoutError):
             pass  # it ends by itself, or with its server
+
+    async def _forget(self, client: Client) -> bool:
+        """Delete the conversation, if there is one. False: it is still there, which is said."""
+        id = self._reply.conversation
+        if id is None:
+            return True
+        try:
+            if not self._gone:  # or it would be started again
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await client.delete_conversation(id)
+                    return True
+        except TimeoutError:
+            pass
+        except ClientError as error:
+            if error.code == "not_found":
+                return True
+        self._notes.error(
+            f"The temporary conversation could not be deleted: `hobnob history rm {id}` does it"
+        )
+        return False
 
     async def _read_stored(self, client: Client, run: str) -> None:
         """The JSON of a cancelled reply shows what was stored of it."""

@@ -196,15 +196,16 @@ class Client:
         instructions: str | None = None,
         aside: bool = False,
         system: str | None = None,
+        title: str | None = None,
         key: str | None = None,
     ) -> Turn:
         """Post a user message; its reply is read with `stream(turn.run.id)`.
 
-        None starts a new conversation, with `system` if given (on an existing one, change it
-        with `update_conversation`). `parent` answers another message than the conversation's
-        head; "root" begins a new branch. `instructions` are the system prompt of this reply
-        alone; a reply `aside` does not become the conversation's head. `key` is the idempotency
-        key, for a caller that wants to repeat the call itself.
+        None starts a new conversation, with `system` and `title` if given (on an existing one,
+        change them with `update_conversation`). `parent` answers another message than the
+        conversation's head; "root" begins a new branch. `instructions` are the system prompt of
+        this reply alone; a reply `aside` does not become the conversation's head. `key` is the
+        idempotency key, for a caller that wants to repeat the call itself.
         """
         body = _given(
             text=text,
@@ -213,6 +214,7 @@ class Client:
             instructions=instructions,
             aside=aside or None,
             system=system,
+            title=title,
         )
         raw = await self._line.json(
             "POST",
