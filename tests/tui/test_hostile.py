@@ -133,7 +133,7 @@ async def _refusals(pilot: Pilot[int], client: FakeClient, text: str) -> None:
 
 async def _name(pilot: Pilot[int], client: FakeClient, text: str) -> None:
     """In the line where it is changed."""
-    pilot.app._rename("c0001")
+    pilot.app.rename("c0001")
     await until(pilot, lambda: "New name" in screen_text(pilot))
     await seen(pilot)
     await pilot.press("escape")
