@@ -21,6 +21,7 @@ from hobnob.server.wire import API
 
 T = TypeVar("T")
 
+pytestmark = pytest.mark.alone
 PAUSE_SECONDS = 0.02
 UNITS = ("a", " ", "\n", "aA", "é", "𝔘", "\t ", "\u200d", "\u0301", "7")
 ENDLESS = {"max_tokens": 3000, "ignore_eos": True}
