@@ -354,10 +354,10 @@ class HobnobApp(ListingApp, ComparingApp):
     # ---- the editor ---------------------------------------------------------------------------
 
     @on(Composer.EditOutside)
-    def _edit_outside(self) -> None:
+    def _edit_outside(self, event: Composer.EditOutside) -> None:
         from hobnob.tui.editor import edit
 
-        composer = self.chat.composer
+        composer = event.composer
         text, trouble = None, ""
         with self.suspend():  # an exception would leave the app suspended
             try:

@@ -44,8 +44,11 @@ class Composer(TextArea):
 
         text: str
 
+    @dataclass
     class EditOutside(Message):
         """The user wants to write in $EDITOR."""
+
+        composer: Composer
 
     class Leave(Message):
         """Ctrl+D on an empty input."""
@@ -133,7 +136,7 @@ class Composer(TextArea):
             self.post_message(self.Leave())
 
     def action_edit_outside(self) -> None:
-        self.post_message(self.EditOutside())
+        self.post_message(self.EditOutside(self))
 
     # ---- pasting ------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +471,20 @@ async def test_the_palette_has_the_playgrounds_commands_and_none_that_acts_behin
         await pilot.press("ctrl+p")
         await until(pilot, lambda: "Back to the chat" in screen_text(pilot))
         assert "New conversation" not in screen_text(pilot).partition("Back to the chat")[2]
+
+
+async def test_the_editor_is_given_what_is_in_the_playgrounds_input(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "ed"
+    editor.write_text("#!/bin/sh\nprintf ' and how?' >> \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    async with opened(client, tmp_path) as pilot:
+        monkeypatch.setattr(pilot.app, "suspend", nullcontext)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: playground(pilot).composer.text == "Why? and how?")
 
 
 async def test_enter_twice_at_once_asks_once(client: FakeClient, tmp_path: Path) -> None:
