@@ -20,7 +20,17 @@ from typing import Annotated, NoReturn
 import typer
 
 from hobnob import __version__
-from hobnob.cli_arguments import Json, Url, group, on_terminal, serves, target_of, usage
+from hobnob.cli_arguments import (
+    Json,
+    Url,
+    group,
+    on_terminal,
+    sampling,
+    serves,
+    target_of,
+    text_of,
+    usage,
+)
 from hobnob.cli_history import history
 from hobnob.exits import Exit, ExitError
 
@@ -103,6 +113,15 @@ def ask(
         int | None,
         typer.Option("--printed", metavar="BYTES", min=0, help="With --resume: what you have."),
     ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Print the reply's events, a JSON object a line.")
+    ] = False,
+    code: Annotated[
+        bool, typer.Option("--code", help="Print the contents of its code blocks only.")
+    ] = False,
+    count: Annotated[
+        bool, typer.Option("--count", help="Send nothing: count the prompt's tokens.")
+    ] = False,
     temporary: Annotated[
         bool, typer.Option("--temporary", help="Delete the conversation when it has been answered.")
     ] = False,
@@ -124,21 +143,42 @@ def ask(
         raise usage("--plain and --inline open the chat, which takes no prompt.")
     if temporary and (continue_last or conversation or resume):
         raise usage("--temporary begins a conversation of its own.")
+    if as_json + events + code > 1:
+        raise usage("--json, --events and --code are three forms: choose one.")
+    if events and (no_stream or printed):
+        raise usage("--events prints all events as they come.")
+    if count and (events or code or resume):
+        raise usage("--count sends nothing, so there is no reply to print.")
+    if count and system is not None and (continue_last or conversation):
+        raise usage("--count takes a system prompt for a new conversation only.")
     from hobnob.launch import Target
     from hobnob.tui import ask as asking
     from hobnob.tui.plain import Notes
     from hobnob.tui.stdin import join, read_stdin
 
-    target, options = Target.choose(url), _sampling(option)
+    target, options = Target.choose(url), sampling(option)
     if resume is None:
         prompt = join(words or [], read_stdin(Notes(quiet=quiet).say))
     elif words or continue_last or conversation or system or model or option:
         raise usage("--resume takes no prompt: the reply it names has one.")
     else:
         prompt = ""
+    if count:
+        from hobnob.tui import verbs
+
+        return verbs.count(
+            target,
+            prompt,
+            conversation=conversation,
+            continue_last=continue_last,
+            system=text_of(system),
+            options=options,
+            model=model,
+            as_json=as_json,
+        )
     question = asking.Question(
         prompt=prompt,
-        system=_text(system),
+        system=text_of(system),
         options=options,
         model=model,
         continue_last=continue_last,
@@ -146,6 +186,8 @@ def ask(
         resume=resume,
         printed=printed,
         as_json=as_json,
+        events=events,
+        code=code,
         stream=not no_stream,
         fail_on_truncation=fail_on_truncation,
         quiet=quiet,
@@ -207,9 +249,9 @@ def _open_chat(
     return run(
         target,
         conversation=conversation,
-        system=_text(system),
+        system=text_of(system),
         model=model,
-        options=_sampling(option),
+        options=sampling(option),
     )
 
 
@@ -331,18 +373,6 @@ def doctor(
 # ---- arguments --------------------------------------------------------------------------------
 
 
-def _text(value: str | None) -> str | None:
-    from hobnob.tui.stdin import argument
-
-    return None if value is None else argument(value)
-
-
-def _sampling(pairs: list[str] | None) -> dict[str, object]:
-    from hobnob.tui.options import parse
-
-    return parse(pairs or [])
-
-
 def rewrite(arguments: Sequence[str]) -> list[str]:
     """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`."""
     given = list(arguments)
@@ -407,15 +437,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(error: ExitError, arguments: Sequence[str]) -> int:
-    """Say it on stderr; with --json there is JSON on stdout even now."""
+    """Say it on stderr; with --json or --events stdout has JSON even now."""
     from hobnob.tui.plain import Notes, print_json
 
     if error.message:
         Notes().error(error.message)
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--json" in options and error.exit_code not in (Exit.CLOSED_OUTPUT, Exit.OUTPUT):
+    asked = arguments[0] == "ask"
+    as_event = asked and "--events" in options
+    writable = error.exit_code not in (Exit.CLOSED_OUTPUT, Exit.OUTPUT)
+    if writable and (as_event or "--json" in options):
         try:
-            print_json(_failure(error, asked=arguments[0] == "ask"))
+            print_json(_failure_event(error) if as_event else _failure(error, asked=asked))
         except ExitError:
             pass  # the first failure is the one to tell
     return error.exit_code
@@ -428,6 +461,11 @@ def _failure(error: ExitError, *, asked: bool) -> dict[str, object]:
     reply = Reply()
     reply.fail(error.code, error.message)
     return asdict(reply) if asked else {"error": reply.error}
+
+
+def _failure_event(error: ExitError) -> dict[str, object]:
+    """What failed, as the one line of `ask --events`."""
+    return {"type": "error", "seq": None, "code": error.code, "message": error.message}
 
 
 def _open_standard_descriptors() -> None:

@@ -59,3 +59,15 @@ def serves(target: Target) -> bool:
 
 def on_terminal(output: int = 1) -> bool:
     return os.isatty(0) and os.isatty(output)
+
+
+def text_of(value: str | None) -> str | None:
+    from hobnob.tui.stdin import argument
+
+    return None if value is None else argument(value)
+
+
+def sampling(pairs: list[str] | None) -> dict[str, object]:
+    from hobnob.tui.options import parse
+
+    return parse(pairs or [])

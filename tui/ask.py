@@ -8,6 +8,7 @@ the run, the death of this process does not.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -26,13 +27,13 @@ from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_json
 from hobnob.tui.printed import Printed
 from hobnob.tui.records import Run, Turn
+from hobnob.tui.reply_text import CodeOnly, Form, Whole
 
 SAME_SIGNAL_SECONDS = 0.5
 """`timeout` signals us and then our group: within this time it is one wish, not two."""
 
 CANCEL_SECONDS = 3.0
 """How long a cancel may take to reach the server before we leave without it."""
-
 
 _GONE = ("unreachable", "not_running", "server_stopping")
 
@@ -53,6 +54,8 @@ class Question:
     resume: str | None = None
     printed: int | None = None  # bytes of the resumed reply that are printed already
     as_json: bool = False
+    events: bool = False  # print the run's events, a JSON object a line, and nothing else
+    code: bool = False  # print the contents of the code blocks only
     stream: bool = True
     fail_on_truncation: bool = False
     quiet: bool = False
@@ -100,6 +103,9 @@ class _Ask:
         self._waiting = False  # an outage has been announced
         self._output: Output | None = None
         self._printed: Printed | None = None
+        self._form: Form = CodeOnly() if question.code else Whole()
+        self._seq = 0  # of the last numbered event
+        self._ended = False  # message_stop has been seen
 
     async def run(self) -> Exit:
         if sys.stdout is None:
@@ -198,17 +204,17 @@ class _Ask:
     def _open_output(self, run: str) -> None:
         if self._question.as_json:
             return
-        self._printed = Printed(self._target.paths.printed_dir, run)
-        skip = 0
-        if self._question.resume is not None:
-            given = self._question.printed
-            skip = self._printed.read() if given is None else given
-        self._output = Output.stdout(skip)
+        skip = self._question.printed
+        if not (self._question.events or self._question.code):
+            self._printed = Printed(self._target.paths.printed_dir, run)
+            if self._question.resume is not None and skip is None:
+                skip = self._printed.read()
+        self._output = Output.stdout(skip or 0)
 
     # ---- following ----------------------------------------------------------------------------
 
     async def _follow(self, client: Client, run: str) -> None:
-        async with aclosing(client.stream(run)) as items:
+        async with aclosing(client.stream(run, self._seq)) as items:
             async for item in items:
                 if isinstance(item, Notice):
                     self._on_notice(item)
@@ -218,12 +224,15 @@ class _Ask:
     async def _on_event(self, event: Event) -> None:
         reply = self._reply
         self._waiting = False
+        if self._question.events:
+            await self._print(_line(event.payload.TYPE, event.seq, asdict(event.payload)))
+        self._seq = event.seq or self._seq  # when it is out: an interrupt may come before
         match event.payload:
             case wire.BlockDelta(text=text):
                 self._notes.clear()
                 self._parts.append(text)
-                if self._question.stream:
-                    await self._print(text)
+                if self._question.stream and not self._question.events:
+                    await self._print(self._form.feed(text))
             case wire.MessageStart() as start:
                 reply.conversation, reply.message = start.conversation, start.message
                 reply.model, reply.seed = start.model, start.seed
@@ -231,6 +240,7 @@ class _Ask:
                 reply.stop_reason = delta.stop_reason
                 reply.usage, reply.timings = asdict(delta.usage), asdict(delta.timings)
             case wire.MessageStop() as stop:
+                self._ended = True
                 reply.status, reply.stop_reason = stop.status, stop.stop_reason
                 if stop.error is not None:
                     reply.error = asdict(stop.error)
@@ -279,8 +289,13 @@ class _Ask:
             self._printed.note(self._output.printed)
 
     async def _print_end(self) -> None:
+        if self._question.events:
+            return
         if not self._question.stream:
-            await self._print("".join(self._parts))
+            await self._print(self._form.feed("".join(self._parts)))
+        await self._print(self._form.end())
+        if isinstance(self._form, CodeOnly) and not self._form.found:
+            self._notes.say("The reply has no code block")
         if self._output is not None and self._output.printed:
             await self._output.end()
         if self._printed is not None:
@@ -309,6 +324,8 @@ class _Ask:
             if self._question.as_json:
                 self._reply.text = "".join(self._parts)
                 print_json(asdict(self._reply))
+            elif self._question.events:
+                self._end_events()
             elif self._output is not None and self._output.terminal and self._parts:
                 self._output.end_now()
         except OutputClosed:
@@ -317,6 +334,12 @@ class _Ask:
             self._notes.error(str(failed))
             return Exit.OUTPUT
         return code
+
+    def _end_events(self) -> None:
+        """The last line says how it ended, whatever happened."""
+        if not self._ended:
+            error = self._reply.error or {"code": "cancelled", "message": "It was interrupted."}
+            (self._output or Output.stdout()).write_now(_line(wire.StreamError.TYPE, None, error))
 
     def _sentence(self, error: ClientError) -> str:
         """Where the run may go on without us, how to come back to it."""
@@ -367,6 +390,8 @@ class _Ask:
                     await client.cancel(run)
                     if self._question.as_json:
                         await self._read_stored(client, run)
+                    elif self._question.events and self._signal is not None:
+                        await self._follow(client, run)  # to its message_stop
         except (ClientError, TimeoutError):
             pass  # it ends by itself, or with its server
 
@@ -396,6 +421,11 @@ class _Ask:
             async for _ in items:
                 pass
         self._parts = [(await client.reply(await client.run(run))).text]
+
+
+def _line(type_: str, seq: int | None, fields: Mapping[str, Any]) -> str:
+    """An event as `--events` prints it. ASCII, like all our JSON."""
+    return json.dumps({"type": type_, "seq": seq, **fields}, ensure_ascii=True) + "\n"
 
 
 async def _check_model(client: Client, wanted: str) -> None:

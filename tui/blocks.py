@@ -11,6 +11,7 @@ Knows nothing of widths or colours.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hobnob.tui.clean import clean
@@ -101,9 +102,11 @@ class _Open:
 class Splitter:
     """Feed text, read `blocks` (closed, in order) and `tail()` (what is still open)."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], str] = clean) -> None:
+        """`show` makes a line harmless; `str` leaves it as it is, for a file or pipe."""
         self.blocks: list[Block] = []
         """Closed blocks. Only ever appended to."""
+        self._show = show
         self._open: _Open | None = None
         self._stack: tuple[_Container, ...] = ()
         self._fresh: frozenset[int] = frozenset()  # depths whose marker was not shown yet
@@ -124,7 +127,7 @@ class Splitter:
             self._partial.append(line)
             whole = "".join(self._partial)
             self._partial.clear()
-            self._line(clean(whole))
+            self._line(self._show(whole))
         if last:
             self._partial.append(last)
 
@@ -136,7 +139,7 @@ class Splitter:
         partial = "".join(self._partial)
         probe = self._probe()
         if partial and not _MARKS.fullmatch(partial):
-            probe._line(clean(partial))
+            probe._line(self._show(partial))
         probe._unwind(0)
         return probe.blocks
 
@@ -146,7 +149,7 @@ class Splitter:
         self._partial.clear()
         self._cr = False
         if partial:
-            self._line(clean(partial))
+            self._line(self._show(partial))
         self._unwind(0)
 
     @property
@@ -160,7 +163,7 @@ class Splitter:
 
     def _probe(self) -> Splitter:
         """A copy that may be thrown away; its `blocks` start empty."""
-        copy = Splitter()
+        copy = Splitter(self._show)
         copy._stack, copy._fresh = self._stack, self._fresh
         copy._blank, copy._previous = self._blank, self._previous
         if self._open is not None:

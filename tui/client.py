@@ -283,10 +283,18 @@ class Client:
         """Tokens of plain text."""
         return int((await self._object("GET", "/count", params={"text": text}))["tokens"])
 
-    async def plan(self, conversation: str | None, text: str) -> dict[str, Any]:
+    async def plan(
+        self,
+        conversation: str | None,
+        text: str,
+        *,
+        options: Mapping[str, Any] | None = None,
+        system: str | None = None,
+    ) -> dict[str, Any]:
         """What a message would put into the prompt, and what would be left out."""
         path = f"{_conversation(conversation or 'new')}/plan"
-        return await self._object("POST", path, body={"text": text})
+        body = _given(text=text, options=options, system=system)
+        return await self._object("POST", path, body=body)
 
     async def warm(self, conversation: str) -> None:
         """A message may follow soon: the server may read the conversation meanwhile."""

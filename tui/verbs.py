@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -71,6 +71,35 @@ def show(target: Target, id: str, *, as_json: bool) -> Exit:
         print_json({**asdict(branch.conversation), "messages": messages})
     else:
         _print("\n\n".join(_message_text(one) for one in branch.messages))
+    return Exit.OK
+
+
+def count(
+    target: Target,
+    prompt: str,
+    *,
+    conversation: str | None,
+    continue_last: bool,
+    system: str | None,
+    options: Mapping[str, Any],
+    model: str | None,
+    as_json: bool,
+) -> Exit:
+    """What `ask` would send, without sending it."""
+    if model is not None:
+        check_model(target, model)
+
+    async def work(client: Client) -> dict[str, Any]:
+        place = conversation
+        if place is None and continue_last:
+            place = (await client.newest()).id
+        return await client.plan(place, prompt, options=options, system=system)
+
+    found = _once(target, work, model=model)
+    if as_json:
+        print_json(found)
+    else:
+        _print("\n".join(_plan_lines(found)))
     return Exit.OK
 
 
@@ -331,6 +360,21 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
     if isinstance(capacity, list):
         lines += [f"capacity    {line}" for line in capacity]
     return lines
+
+
+def _plan_lines(found: dict[str, Any]) -> list[str]:
+    tokens, window = int(found["prompt_tokens"]), int(found["n_ctx"])
+    lines = [
+        f"prompt    {tokens} tokens in {_messages(int(found['included']))}",
+        f"window    {window} tokens, {window - tokens} left for the reply",
+    ]
+    if found["left_out"]:
+        lines.append(f"left out  the oldest {_messages(len(found['left_out']))}")
+    return lines
+
+
+def _messages(number: int) -> str:
+    return "1 message" if number == 1 else f"{number} messages"
 
 
 def _part(found: dict[str, Any], name: str) -> dict[str, Any]:
