@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -23,21 +22,19 @@ from hobnob import __version__
 from hobnob.cli_arguments import (
     Json,
     Url,
+    check_verb,
     group,
     on_terminal,
+    rewrite,
     sampling,
     serves,
     target_of,
     text_of,
     usage,
 )
+from hobnob.cli_completion import completion
 from hobnob.cli_history import history
 from hobnob.exits import Exit, ExitError
-
-VERBS = frozenset({"ask", "chat", "serve", "stop", "status", "history", "models", "key", "doctor"})
-_SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
-_ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
-_NAME = re.compile(r"[A-Za-z_]+")
 
 HELP = """Chat with a local model.
 
@@ -370,40 +367,7 @@ def doctor(
     return Exit.INTERNAL if problems else Exit.OK
 
 
-# ---- arguments --------------------------------------------------------------------------------
-
-
-def rewrite(arguments: Sequence[str]) -> list[str]:
-    """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`."""
-    given = list(arguments)
-    first = given[0] if given else ""
-    if first not in VERBS and first not in _ROOT_OPTIONS:
-        given = ["ask", "--bare", *given]
-    end = given.index("--") if "--" in given else len(given)
-    joined: list[str] = []
-    rest = iter(given[:end])
-    for one in rest:
-        joined.append(one)
-        if given[0] in _SAMPLED and one in ("-o", "--option"):
-            name = next(rest, None)
-            value = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
-            joined += [f"{name}={value}"] if value is not None else [name] if name else []
-    return joined + given[end:]
-
-
-def _check_verb(arguments: Sequence[str]) -> None:
-    """A command mistyped, alone and by hand, must not become a question to the model."""
-    if len(arguments) != 1 or not arguments[0].isalpha() or not os.isatty(0):
-        return
-    from difflib import get_close_matches
-
-    word = arguments[0].lower()
-    close = get_close_matches(word, sorted(VERBS), 1, 0.8)
-    if close and arguments[0] not in VERBS:
-        raise usage(
-            f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
-            f"(To ask about it: `hobnob ask {arguments[0]}`)"
-        )
+app.command()(completion)
 
 
 # ---- running ----------------------------------------------------------------------------------
@@ -416,7 +380,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse and call; every expected failure is one line on stderr and a code of exits.py."""
     given = rewrite(arguments)
     try:
-        _check_verb(arguments)
+        check_verb(arguments)
         return int(app(args=given, prog_name="hobnob", standalone_mode=False) or Exit.OK)
     except (typer.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED

@@ -6,6 +6,8 @@ Like cli.py it imports nothing heavy.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,11 @@ import typer
 
 if TYPE_CHECKING:
     from hobnob.launch import Target
+
+VERBS = frozenset("ask chat serve stop status history models key doctor completion".split())
+_SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
+_ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
+_NAME = re.compile(r"[A-Za-z_]+")
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -71,3 +78,36 @@ def sampling(pairs: list[str] | None) -> dict[str, object]:
     from hobnob.tui.options import parse
 
     return parse(pairs or [])
+
+
+def rewrite(arguments: Sequence[str]) -> list[str]:
+    """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`."""
+    given = list(arguments)
+    first = given[0] if given else ""
+    if first not in VERBS and first not in _ROOT_OPTIONS:
+        given = ["ask", "--bare", *given]
+    end = given.index("--") if "--" in given else len(given)
+    joined: list[str] = []
+    rest = iter(given[:end])
+    for one in rest:
+        joined.append(one)
+        if given[0] in _SAMPLED and one in ("-o", "--option"):
+            name = next(rest, None)
+            value = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
+            joined += [f"{name}={value}"] if value is not None else [name] if name else []
+    return joined + given[end:]
+
+
+def check_verb(arguments: Sequence[str]) -> None:
+    """A command mistyped, alone and by hand, must not become a question to the model."""
+    if len(arguments) != 1 or not arguments[0].isalpha() or not os.isatty(0):
+        return
+    from difflib import get_close_matches
+
+    word = arguments[0].lower()
+    close = get_close_matches(word, sorted(VERBS), 1, 0.8)
+    if close and arguments[0] not in VERBS:
+        raise usage(
+            f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
+            f"(To ask about it: `hobnob ask {arguments[0]}`)"
+        )

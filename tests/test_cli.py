@@ -31,7 +31,7 @@ from fake_server import (
 )
 from support_cli import COMMAND, Cli
 
-from hobnob import __version__, cli
+from hobnob import __version__, cli, cli_arguments
 from hobnob.exits import Exit
 from hobnob.server import wire
 from hobnob.server.wire import Event, Failure
@@ -689,13 +689,13 @@ async def test_version_and_help(hobnob: Cli) -> None:
 def test_a_bare_prompt_becomes_ask_and_option_pairs_are_joined(
     arguments: list[str], rewritten: list[str]
 ) -> None:
-    assert cli.rewrite(arguments) == rewritten
+    assert cli_arguments.rewrite(arguments) == rewritten
 
 
 def test_every_command_is_known_as_one() -> None:
     commands = {one.name or one.callback.__name__ for one in cli.app.registered_commands}  # type: ignore[union-attr]
     groups = {one.name for one in cli.app.registered_groups}
-    assert commands | groups == cli.VERBS
+    assert commands | groups == cli_arguments.VERBS
 
 
 def test_the_command_line_imports_nothing_heavy() -> None:
@@ -722,7 +722,7 @@ def test_what_may_be_a_question_is_one(
     arguments: list[str], terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.isatty", lambda descriptor: terminal)
-    cli._check_verb(arguments)
+    cli_arguments.check_verb(arguments)
 
 
 def test_a_model_that_cannot_be_loaded_is_marked_and_says_why() -> None:
