@@ -234,10 +234,6 @@ Payload = (
 )
 
 _BY_TYPE: dict[str, type[Any]] = {cls.TYPE: cls for cls in get_args(Payload)}
-_NESTED: dict[str, type[Any]] = {"usage": Usage, "timings": Timings, "error": Failure}
-_NAMES: dict[type[Any], list[str]] = {
-    cls: [one.name for one in fields(cls)] for cls in (*_BY_TYPE.values(), *_NESTED.values())
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +283,12 @@ class Change:
 
 
 # ---- as text ----------------------------------------------------------------------------------
+
+_NESTED: dict[str, type[Any]] = {"usage": Usage, "timings": Timings, "error": Failure}
+_NAMES: dict[type[Any], list[str]] = {
+    cls: [one.name for one in fields(cls)]
+    for cls in (*_BY_TYPE.values(), *_CHANGES_BY_TYPE.values(), *_NESTED.values())
+}
 
 
 def dump(payload: Payload | ChangePayload) -> str:
