@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from support_app import screen_text, until
 from support_e2e import GREEDY, WAIT_SECONDS, Home, read_rest
 
@@ -14,26 +15,28 @@ from hobnob.paths import Paths
 from hobnob.tui.app import HobnobApp
 from hobnob.tui.client import Client
 
+pytestmark = pytest.mark.alone
+
 
 async def test_the_app_shows_live_what_another_client_of_its_server_does(
     home: Home, tmp_path: Path
 ) -> None:
-    short = ("-o", "max_tokens", "12", "-o", "ignore_eos", "true", *GREEDY)
+    short = ("-o", "max_tokens", "4", "-o", "ignore_eos", "true", *GREEDY)
     assert home.run("ask", *short, "Name a river.").returncode == 0
-    (conversation,) = home.json("history", "list")
+    (conversation,) = home.conversations()
     elsewhere = Paths.home({"HOBNOB_HOME": str(tmp_path / "second")})
     host, port = home.address()
     target = Target.choose(f"http://{host}:{port}", home.key(), environ={})
     app = HobnobApp(
         lambda hear: Client(target, on_notice=hear),
         elsewhere.state_dir,
-        conversation=conversation["id"],
+        conversation=conversation,
     )
     async with app.run_test(size=(120, 40)) as pilot, asyncio.timeout(WAIT_SECONDS):
         await until(pilot, lambda: "Name a river." in screen_text(pilot))
         await pilot.press(*"my draft")
-        long = ("-o", "max_tokens", "150", "-o", "ignore_eos", "true", *GREEDY)
-        asking = home.start("ask", *long, "--conversation", conversation["id"], "And a hill?")
+        long = ("-o", "max_tokens", "80", "-o", "ignore_eos", "true", *GREEDY)
+        asking = home.start("ask", *long, "--conversation", conversation, "And a hill?")
         while app.talk.live is None or not app.talk.live.text:
             await pilot.pause(0.02)
         await until(pilot, lambda: "And a hill?" in screen_text(pilot))
@@ -46,10 +49,10 @@ async def test_the_app_shows_live_what_another_client_of_its_server_does(
         await asyncio.to_thread(home.run, "ask", *short, "Something new.")
         while len(app.sidebar.shown) < 2:
             await pilot.pause(0.02)
-        assert app.talk.id == conversation["id"]
+        assert app.talk.id == conversation
 
-        await asyncio.to_thread(home.run, "history", "rm", "-y", conversation["id"])
+        await asyncio.to_thread(home.run, "history", "rm", "-y", conversation)
         while "was deleted elsewhere" not in screen_text(pilot):
             await pilot.pause(0.02)
-        assert [one.id for one in app.sidebar.shown] != [conversation["id"]]
+        assert [one.id for one in app.sidebar.shown] != [conversation]
         assert app.chat.composer.text == "my draft"
