@@ -53,6 +53,15 @@ class Prepared:
         return self.plan.prompt
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a message would bring about if it were sent now."""
+
+    plan: Plan
+    text_tokens: int  # of the message alone
+    cached_tokens: int | None  # of the prompt, not to be computed again; None: not known now
+
+
 class Intake:
     def __init__(
         self,
@@ -120,6 +129,14 @@ class Intake:
         layers = [conversation.settings, request.options]
         prepared = await self._prepare(system, branch, request.text, layers, parent)
         return replace(prepared, conversation=conversation.id)
+
+    async def forecast(self, request: TurnRequest) -> Forecast:
+        """Raises as `turn`; waits for no step that is under way for longer than a moment."""
+        prepared = await self.turn(request)
+        text_tokens = len(await self._engine.tokenize(request.text))
+        exact = bool(self._engine.status.exact(prepared.options.exact))
+        cached = await self._engine.resident(prepared.prompt, owner=request.owner, exact=exact)
+        return Forecast(prepared.plan, text_tokens, cached)
 
     async def warm(self, owner: str, id: str) -> Submit | None:
         """What makes the conversation's history resident, so that its next message is read

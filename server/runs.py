@@ -13,12 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from hobnob.server import admission, recovery, wire
-from hobnob.server.context import Plan
 from hobnob.server.dispatch import Dispatch
 from hobnob.server.engine.state import EnginePort, EngineState
 from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
 from hobnob.server.finished import Finished
-from hobnob.server.intake import Intake, Prepared
+from hobnob.server.intake import Forecast, Intake, Prepared
 from hobnob.server.journal import Journal
 from hobnob.server.live import Job, LiveRun, Phase
 from hobnob.server.log import Reader, RunLog
@@ -226,10 +225,10 @@ class Runs:
         ready = self._engine.status.state is EngineState.READY
         return ready and self._closing is None and not self.live_count
 
-    async def plan(self, request: TurnRequest) -> Plan:
+    async def plan(self, request: TurnRequest) -> Forecast:
         """What `accept` would send, without sending it."""
         self._intake.check_text(request.text)
-        return (await self._intake.turn(request)).plan
+        return await self._intake.forecast(request)
 
     # ---- reading and cancelling
 

@@ -1,7 +1,7 @@
 """What `hobnob status` shows, and what anyone may know: read from published snapshots.
 
-Never asks the engine anything, so it answers at once whatever the engine does. The names are a
-contract (docs/scripting.md).
+Never asks the engine anything, so it answers at once whatever the engine does; what memory the
+processes take is asked of the system. The names are a contract (docs/scripting.md).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import hobnob
 from hobnob.server import wire
+from hobnob.server.engine import machine
 from hobnob.server.engine.state import EnginePort, EngineStatus
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.runs import Runs
@@ -82,7 +83,17 @@ class StatusReport:
                 "disk_bytes": stats.snapshot_disk_bytes,
                 "written_bytes": stats.snapshot_written_bytes,
                 "restored_tokens": stats.restored_tokens,
+                "ram_max": stats.snapshot_ram_max,
+                "disk_max": stats.snapshot_disk_max,
             },
+            "memory": {
+                "server_bytes": machine.memory_of(os.getpid()),
+                "engine_bytes": machine.memory_of(status.pid) if status.pid else None,
+                "available_bytes": machine.memory_available(),
+            },
+            "video": {"free_bytes": stats.video_free, "total_bytes": stats.video_total}
+            if stats.video_total
+            else None,
             "runs": {
                 "live": self._runs.live_count,
                 "waiting": self._runs.waiting_count,

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
@@ -23,24 +24,24 @@ from textual.widgets import Static
 
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
-from hobnob.tui.column_view import ColumnView
+from hobnob.tui.commands import COMMANDS
 from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.early import EarlyKeys
-from hobnob.tui.find import FindBar
-from hobnob.tui.help import HelpScreen, Part, nearest_first
+from hobnob.tui.help import HelpScreen
+from hobnob.tui.help_parts import help_parts
 from hobnob.tui.library import Library
 from hobnob.tui.line import Connect, Line
 from hobnob.tui.listing import ListingApp
 from hobnob.tui.message import MessageView
+from hobnob.tui.model_picker import ModelPicker
 from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
-from hobnob.tui.playground import Playground
+from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.reading import Reading
-from hobnob.tui.screens import AskScreen, Chosen, SearchScreen
-from hobnob.tui.sidebar import ConversationList, Sidebar
+from hobnob.tui.screens import Chosen, SearchScreen
+from hobnob.tui.sidebar import Sidebar
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER
 
@@ -74,6 +75,7 @@ class HobnobApp(ListingApp, ComparingApp):
         Binding("ctrl+c", "copy_stop_or_quit", "Copy, stop or quit", id="app.interrupt"),
         Binding("ctrl+n", "new", "New conversation", id="app.new", priority=True),
         Binding("ctrl+s", "list", "Conversations", id="app.list", priority=True),
+        Binding("f2", "panel", "What the server does", id="app.panel", priority=True),
         Binding("f3,ctrl+k", "search", "Search everything", id="app.search", priority=True),
         Binding("ctrl+r", "reconnect", "Connect again", id="app.reconnect"),
         Binding("f1", "help", "Keys", id="app.help", priority=True),
@@ -123,6 +125,7 @@ class HobnobApp(ListingApp, ComparingApp):
         with Horizontal(id="desk"):
             yield Sidebar()
             yield self.CHAT(self.talk, self._drafts, self.prompts, self._early, vi=self._vi)
+            yield Panel(self.line, lambda: self.talk.live, lambda: self.connection_words)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
             yield Static("", id="connection", markup=False)
@@ -221,30 +224,29 @@ class HobnobApp(ListingApp, ComparingApp):
             self.sidebar.add_class("asked")
             self.sidebar.rows.focus()
 
+    def action_panel(self) -> None:
+        for panel in self.screen_stack[0].query(Panel):  # there may be another screen over it
+            panel.toggle()
+
     @work
     async def action_search(self) -> None:
         found: Chosen | None = await self.push_screen_wait(SearchScreen(self.line))
         if found is not None:
             self.chat.open(found.conversation, found.message)
 
+    @work
+    async def action_model(self) -> None:
+        if await self.push_screen_wait(ModelPicker(self.line)):
+            self.say("")
+            self._watch_model()
+
     def action_help(self) -> None:
         """The keys; those of what has the focus come first."""
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()  # the key that opened it
             return
-        parts: list[tuple[type[Any], Part]] = [
-            (Composer, ("The input", Composer.HELP, Composer.BINDINGS)),
-            (MessageView, ("A message", MessageView.HELP, MessageView.BINDINGS)),
-            (ConversationList, ("The list", ConversationList.HELP, ConversationList.BINDINGS)),
-            (FindBar, ("Find", FindBar.HELP, FindBar.BINDINGS)),
-            (SearchScreen, ("Search everything", SearchScreen.HELP, SearchScreen.BINDINGS)),
-            (AskScreen, ("A question", "", AskScreen.BINDINGS)),
-            (ColumnView, ("A column of the playground", ColumnView.HELP, ColumnView.BINDINGS)),
-            (Playground, ("The playground", Playground.HELP, Playground.BINDINGS)),
-            (Chat, ("The chat", "", [*Chat.BINDINGS, *Reading.BINDINGS])),
-            (HobnobApp, ("Everywhere", "", [*ComparingApp.BINDINGS, *HobnobApp.BINDINGS])),
-        ]
-        self.push_screen(HelpScreen(nearest_first(parts, self.focused), self._keys))
+        everywhere = [*ComparingApp.BINDINGS, *HobnobApp.BINDINGS]
+        self.push_screen(HelpScreen(help_parts(self.focused, everywhere), self._keys))
 
     def action_copy_stop_or_quit(self) -> None:
         """Ctrl+C: the selection if there is one, else the reply that runs, else twice to quit."""
@@ -286,6 +288,10 @@ class HobnobApp(ListingApp, ComparingApp):
 
     @on(Chat.Command)
     async def _command(self, event: Chat.Command) -> None:
+        await self.run_command(event.name)
+
+    async def run_command(self, name: str) -> None:
+        """One of COMMANDS."""
         actions: dict[str, Callable[[], Any]] = {
             "/new": self.action_new,
             "/list": self.action_list,
@@ -299,12 +305,14 @@ class HobnobApp(ListingApp, ComparingApp):
             "/code": self._copy_last_code,
             "/rename": self._rename_this,
             "/theme": self.action_change_theme,
+            "/model": self.action_model,
+            "/status": self.action_panel,
             "/help": self.action_help,
         }
-        if event.name == "/quit":
+        if name == "/quit":
             await self.action_quit()
         else:
-            actions[event.name]()
+            actions[name]()
 
     def _edit_last(self) -> None:
         mine = [entry for entry in self.talk.entries if entry.role == USER and entry.id]
@@ -316,19 +324,9 @@ class HobnobApp(ListingApp, ComparingApp):
             self.rename(self.talk.id)
 
     def chat_commands(self) -> Iterable[SystemCommand]:
-        yield SystemCommand("New conversation", "Ctrl+N", self.action_new)
-        yield SystemCommand("Conversations", "Ctrl+S", self.action_list)
-        yield SystemCommand("Search everything", "F3", self.action_search)
-        yield SystemCommand("Find in this conversation", "Ctrl+F", self.chat.action_find)
-        yield SystemCommand("New reply", "to the last message", self.chat.regenerate_last)
-        yield SystemCommand("Playground", "Ctrl+L; one prompt side by side", self.action_compare)
-        yield SystemCommand("Comparisons", "that were made", self.action_comparisons)
-        yield SystemCommand("Copy the last reply", "/copy", self._copy_last)
-        yield SystemCommand("Copy the last code block", "/code", self._copy_last_code)
-        yield SystemCommand("Rename", "this conversation", self._rename_this)
-        yield SystemCommand("Colours", "choose a theme", self.action_change_theme)
-        yield SystemCommand("Keys", "F1", self.action_help)
-        yield SystemCommand("Quit", "Ctrl+Q; a running reply goes on", self.action_quit)
+        for name, command in COMMANDS.items():
+            about = "   ".join(filter(None, (command.about, name, command.key)))
+            yield SystemCommand(command.title, about, partial(self.run_command, name))
 
     # ---- copying ------------------------------------------------------------------------------
 

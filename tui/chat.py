@@ -1,4 +1,4 @@
-"""The chat: transcript, input and what stands around them; the keys and what they do.
+"""The chat's half for writing: transcript, input and what stands around them.
 
 Owns the order of things (send, follow, stop, switch); the talk asks the server, the view shows.
 Nothing here waits for the network: that happens in workers, and each turns what went wrong into
@@ -20,15 +20,17 @@ from textual.widgets import Static
 
 from hobnob.tui import moves, sidebar
 from hobnob.tui.clean import clean
-from hobnob.tui.command_list import CommandList
-from hobnob.tui.commands import COMMANDS
+from hobnob.tui.commands import COMMANDS, matching
+from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.elsewhere import DELETED, Elsewhere
+from hobnob.tui.folds import Typed
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
+from hobnob.tui.outlook import Outlook
 from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.reading import Reading
@@ -36,6 +38,7 @@ from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
+from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import STARTER, WELCOME
 
 DRAFT_PAUSE_SECONDS = 0.7
@@ -44,6 +47,7 @@ DRAFT_PAUSE_SECONDS = 0.7
 class Chat(Reading):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
+        Binding("alt+w", "waiting", "Messages that wait", id="chat.waiting", priority=True),
     ]
 
     class Changed(Message):
@@ -66,9 +70,11 @@ class Chat(Reading):
         self._vi = vi  # Esc in the input goes to the messages
         self._painter = Painter(self._view, self._written)
         self._elsewhere = Elsewhere(talk, self._view)
+        self._outlook = Outlook(talk, lambda words: self.composer.say_below(words))
+        self._waiting = Waiting()
         self._outgoing: Outgoing | None = None
         self._editing: Entry | None = None
-        self._queue: list[str] = []
+        self._going = Typed()  # what is on its way
         self._retry = Draft("")
         self._opened = 0
         self._changing = False  # another reply or version is on its way to the screen
@@ -86,14 +92,17 @@ class Chat(Reading):
         yield self._view
         yield self.find_bar
         yield Static(id="hint", markup=False)
-        yield CommandList()
-        yield Composer(self._prompts)
+        yield self._waiting
+        completions = Completions()
+        yield completions
+        yield Composer(self._prompts, completions)
 
     async def on_mount(self) -> None:
         await self.view.show(self.talk.entries)
         self.show_title()
         self._show_welcome()
         self._load_draft()
+        self.run_worker(self._outlook.run(), group="outlook")
         self._early.give(self.composer)
         self.composer.focus()
 
@@ -148,7 +157,7 @@ class Chat(Reading):
         self._elsewhere.hint = ""
         self.find_bar.leave()
         self._painter.forget()
-        self._queue.clear()
+        self._waiting.take_all()
         self._retry = Draft("")
 
     async def _show(self, at: str | None = None) -> None:
@@ -178,20 +187,21 @@ class Chat(Reading):
         elif not text.strip():
             return
         elif self._editing is None and (self.talk.live or self._outgoing):
-            self._queue.append(self.composer.take())
+            self._waiting.put(self.composer.take())
             self._show_hint()
         else:
             self._deliver(self.composer.take())
 
-    def _deliver(self, text: str) -> None:
+    def _deliver(self, typed: Typed) -> None:
+        text = typed.full
         key = self._retry.key if self._retry.text == text else ""
         instead_of, self._editing = self._editing, None
         if instead_of is not None and instead_of not in self.talk.entries:
             instead_of = None
         out = self.talk.prepare(text, instead_of=instead_of, key=key)
-        self._outgoing = out
+        self._outgoing, self._going = out, typed
         self._prompts.add(text)
-        self._drafts.save(self.talk.id, Draft(text, out.key))
+        self._drafts.save(self.talk.id, Draft(text, out.key, typed))
         self._send(out, self._opened, shortened=instead_of is not None)
 
     @work(group="send")
@@ -220,9 +230,8 @@ class Chat(Reading):
         self.talk.withdraw(out)
         self._outgoing = None
         self._retry = Draft(out.text, out.key)
-        later = [*self._queue, self.composer.full_text]
-        self._queue.clear()
-        self.composer.put("\n".join([out.text, *filter(None, later)]))
+        back = [self._going, *self._waiting.take_all(), self.composer.typed]
+        self.composer.put(Typed.joined(back))
         await self.view.drop_from(len(self.talk.entries) - len(out.replaced))
         for entry in out.replaced:
             await self.view.add(entry)
@@ -253,6 +262,7 @@ class Chat(Reading):
             self.app.bell()
         self.view.mark_left_out(self.talk.left_out)
         self._show_hint()
+        self._ask_outlook()
         self.post_message(self.Changed())
         self._go_on()
 
@@ -280,15 +290,28 @@ class Chat(Reading):
 
         if await self._elsewhere.bring(wanted=wanted, may_replace=self._watches_the_end):
             self._show_welcome()
+            self._ask_outlook()
             if self.talk.live is not None:
                 self._follow(self.talk.live)
         self._show_hint()
-        if self._queue and wanted():
-            self._deliver(self._queue.pop(0))
+        if wanted() and (waiting := self._waiting.take_first()) is not None:
+            self._deliver(waiting)
 
     def _watches_the_end(self) -> bool:
         reads = isinstance(self.screen.focused, MessageView) or not self.view.following
         return not reads and self._editing is None
+
+    def action_waiting(self) -> None:
+        if self._waiting.messages:
+            self._waiting.focus()
+
+    @on(Waiting.Left)
+    def _waiting_left(self, event: Waiting.Left) -> None:
+        event.stop()
+        if event.typed.text:
+            self.composer.put(Typed.joined([event.typed, self.composer.typed]))
+        self.composer.focus()
+        self._show_hint()
 
     # ---- what stands around the transcript ----------------------------------------------------
 
@@ -301,8 +324,8 @@ class Chat(Reading):
         hints = [self._elsewhere.hint] if self._elsewhere.hint else []
         if self._editing is not None:
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
-        if self._queue:
-            hints.append(f"{len(self._queue)} waiting to be sent")
+        if waiting := len(self._waiting.messages):
+            hints.append(f"{waiting} waiting to be sent: Alt+W to edit or take away")
         if self.talk.entries and not self.view.following:
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
@@ -325,6 +348,13 @@ class Chat(Reading):
         model.update(Content(words))
         model.set_class(failed, "failed")
         self.query_one("#welcome", Static).update(Content(WELCOME + (STARTER if starter else "")))
+        self._ask_outlook()
+
+    def _ask_outlook(self) -> None:
+        """What is typed, or where it would go, is another than it was."""
+        typed = self.composer.full_text
+        self._outlook.columns = self.composer.size.width
+        self._outlook.ask("" if self._between or matching(typed) else typed, self._editing)
 
     def say_trouble(self, words: str) -> None:
         """A sentence above the transcript; empty to take it away."""
@@ -342,17 +372,12 @@ class Chat(Reading):
         elif self._outgoing is not None:
             self._outgoing.cancelled = True
         elif self.talk.live is not None:
-            self._take_back_queue()
+            if waiting := self._waiting.take_all():
+                self.composer.put(Typed.joined([*waiting, self.composer.typed]))
             self._stop(self.talk.live)
         elif self._vi and self.view.views:
             self.view.views[-1].focus()
         self._show_hint()
-
-    def _take_back_queue(self) -> None:
-        if self._queue:
-            waiting = [*self._queue, self.composer.full_text]
-            self._queue.clear()
-            self.composer.put("\n".join(filter(None, waiting)))
 
     @work(group="stop")
     async def _stop(self, reply: Entry) -> None:
@@ -441,7 +466,7 @@ class Chat(Reading):
     @on(Composer.Changed)
     def _typed(self, event: Composer.Changed) -> None:
         event.stop()
-        self.query_one(CommandList).offer(event.text_area.text)
+        self._ask_outlook()
         began, self._typing = not self._typing, bool(event.text_area.text)
         if began and self._typing and not self._between:
             self._warm()
@@ -455,17 +480,21 @@ class Chat(Reading):
             self._draft_timer = None
         if self._between or not self.is_mounted:
             return
-        typed = self.composer.full_text if self._editing is None else ""
+        typed = self.composer.typed if self._editing is None else Typed()
         out = self._outgoing
-        texts = [out.text if out else "", *self._queue, typed]
-        text = "\n".join(filter(None, texts))
+        whole = Typed.joined([self._going if out else Typed(), *self._waiting.messages, typed])
+        text = whole.full
         key = out.key if out and text == out.text else self._retry.key
-        self._drafts.save(self.talk.id, Draft(text, key))
+        self._drafts.save(self.talk.id, Draft(text, key, whole))
 
     def _load_draft(self) -> None:
         """What was typed here before, and after it what was typed while it was opened."""
         draft = self._drafts.load(self.talk.id)
         self._retry = draft
         self._between = False
-        self.composer.put("\n".join(filter(None, [draft.text, self.composer.full_text])))
+        meanwhile = self.composer.typed
+        self.composer.put(draft.shown)
+        if meanwhile.text:
+            self.composer.put(Typed.joined([self.composer.typed, meanwhile]))
         self._typing = bool(self.composer.text)
+        self._ask_outlook()

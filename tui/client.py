@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from hobnob.launch import Target
 from hobnob.server.wire import ChangePayload, Event
-from hobnob.tui import records
+from hobnob.tui import options, records
 from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, OnNotice
 from hobnob.tui.feed import Feed
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
@@ -25,6 +25,7 @@ from hobnob.tui.records import (
     Branch,
     Comparison,
     Conversation,
+    Counted,
     Hit,
     Message,
     Replies,
@@ -36,6 +37,8 @@ from hobnob.tui.records import (
 )
 
 _ID = re.compile(r"[A-Za-z0-9_-]+")
+
+GLANCE_SECONDS = 5.0
 
 UPKEEP_SECONDS = 600.0
 """For an answer that needs the whole database to be read."""
@@ -273,27 +276,42 @@ class Client:
     async def models(self) -> list[dict[str, Any]]:
         return [one for one in items(await self._line.json("GET", "/models"), "models")]
 
+    async def choose_model(self, id: str) -> None:
+        """Start the local server again with another model. Raises ClientError, with the reason
+        when it must not be: somebody's reply is being written, or somebody else started it."""
+        found = await self.status()
+        check_restart(found, id)
+        await self._line.restart(["--model", id])
+        options.require_model((await self.status()).get("model") or {}, id)
+
     async def status(self) -> dict[str, Any]:
         return await self._object("GET", "/status")
+
+    async def glance(self) -> dict[str, Any]:
+        """The status as it is this moment: tried once, and no server is started for it."""
+        raw = await self._line.json("GET", "/status", answer_s=GLANCE_SECONDS, once=True)
+        return _an_object(raw)
 
     async def health(self) -> dict[str, Any]:
         return await self._object("GET", "/health")
 
     async def count(self, text: str) -> int:
         """Tokens of plain text."""
-        return int((await self._object("GET", "/count", params={"text": text}))["tokens"])
+        return build(Counted, await self._line.json("POST", "/count", body={"text": text})).tokens
 
     async def plan(
         self,
         conversation: str | None,
         text: str,
         *,
+        parent: str | None = None,
         options: Mapping[str, Any] | None = None,
         system: str | None = None,
     ) -> dict[str, Any]:
-        """What a message would put into the prompt, and what would be left out."""
+        """What `send` with the same arguments would put into the prompt, and leave out; a
+        records.Plan as JSON."""
         path = f"{_conversation(conversation or 'new')}/plan"
-        body = _given(text=text, options=options, system=system)
+        body = _given(text=text, parent=parent, options=options, system=system)
         return await self._object("POST", path, body=body)
 
     async def warm(self, conversation: str) -> None:
@@ -321,10 +339,26 @@ class Client:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> dict[str, Any]:
-        raw = await self._line.json(method, path, params=params, body=body)
-        if not isinstance(raw, dict):
-            raise ClientError("bad_answer", "The server's answer is odd: expected an object.")
-        return raw
+        return _an_object(await self._line.json(method, path, params=params, body=body))
+
+
+def check_restart(status: Mapping[str, Any], model: str) -> None:
+    """Raises ClientError where a server with this status must not be ended."""
+    server, runs = status.get("server") or {}, status.get("runs") or {}
+    if not server.get("on_demand"):
+        raise ClientError(
+            "not_on_demand",
+            "The server was started by hand: end it, and start it with "
+            f"`hobnob serve --model {model}`.",
+        )
+    if runs.get("live"):
+        raise ClientError("busy", "A reply is being written; the model can be changed after it.")
+
+
+def _an_object(raw: Any) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise ClientError("bad_answer", "The server's answer is odd: expected an object.")
+    return raw
 
 
 def _conversation(id: str) -> str:

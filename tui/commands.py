@@ -1,25 +1,40 @@
-"""The / commands of the input. Only a line that is exactly one of them runs; the rest is text.
+"""The commands: typed with a / into the input, or chosen from the palette.
 
-Pure: what runs them and what offers them is elsewhere.
+Only a line that is exactly one of them runs; any other text that begins with / is text. Pure: what
+runs them and what offers them is elsewhere.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    title: str  # in the palette
+    about: str
+    key: str = ""
+    on_screen: bool = False  # of no use where there are only lines of text
+
+
 COMMANDS = {
-    "/new": "start a new conversation",
-    "/list": "your conversations",
-    "/search": "search all conversations",
-    "/find": "find in this conversation",
-    "/regenerate": "a new reply to the last message",
-    "/edit": "change your last message and send it anew",
-    "/compare": "one prompt against several columns, side by side",
-    "/comparisons": "the comparisons that were made",
-    "/copy": "copy the last reply",
-    "/code": "copy the last code block",
-    "/rename": "rename this conversation",
-    "/theme": "choose the colours",
-    "/help": "show the keys",
-    "/quit": "leave; a reply that is being written goes on",
+    "/new": Command("New conversation", "start a new conversation", "Ctrl+N"),
+    "/list": Command("Conversations", "your conversations", "Ctrl+S"),
+    "/search": Command("Search everything", "search all conversations", "F3"),
+    "/find": Command("Find", "find in this conversation", "Ctrl+F"),
+    "/regenerate": Command("New reply", "a new reply to the last message"),
+    "/edit": Command("Edit", "change your last message and send it anew"),
+    "/compare": Command(
+        "Playground", "one prompt against several columns, side by side", "Ctrl+L", on_screen=True
+    ),
+    "/comparisons": Command("Comparisons", "the comparisons that were made", on_screen=True),
+    "/copy": Command("Copy the last reply", "copy the last reply"),
+    "/code": Command("Copy code", "copy the last code block"),
+    "/rename": Command("Rename", "rename this conversation"),
+    "/theme": Command("Colours", "choose the colours", on_screen=True),
+    "/model": Command("Model", "choose the model that answers", on_screen=True),
+    "/status": Command("Status", "what the server does at this moment", "F2", on_screen=True),
+    "/help": Command("Keys", "show the keys", "F1"),
+    "/quit": Command("Quit", "leave; a reply that is being written goes on", "Ctrl+Q"),
 }
 
 
@@ -28,15 +43,3 @@ def matching(text: str) -> list[str]:
     if not text.startswith("/") or len(text.split()) != 1 or "\n" in text:
         return []
     return [name for name in COMMANDS if name.startswith(text)]
-
-
-def completed(text: str) -> str | None:
-    """The longest text that all matching commands share; None if that is no more than `text`."""
-    names = matching(text)
-    if not names:
-        return None
-    common = names[0]
-    for name in names[1:]:
-        while not name.startswith(common):
-            common = common[:-1]
-    return common if len(common) > len(text) else None

@@ -22,7 +22,9 @@ from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.trial import Trial
 
-OF_THE_CHAT = frozenset({"new", "list", "search", "reconnect", "compare", "comparisons"})
+OF_THE_CHAT = frozenset(
+    {"new", "list", "search", "reconnect", "compare", "comparisons", "panel", "model"}
+)
 """What would change the chat behind the playground."""
 
 

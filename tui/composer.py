@@ -6,25 +6,22 @@ the chat's: the composer only tells.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
 from hobnob.tui.clean import clean
-from hobnob.tui.commands import completed
+from hobnob.tui.completions import Completions
+from hobnob.tui.folds import Fold, Typed, highest_number, is_long, label_before
 from hobnob.tui.prompts import Prompts
 
-FOLD_LINES = 40
-FOLD_CHARS = 4_000
-PLACEHOLDER = "Ask anything. Enter sends, Ctrl+J starts a new line."
-
-_FOLDED = re.compile(r"\[pasted [^\]\n]* #(\d+)\]")
+PLACEHOLDER = "Ask anything. Enter sends, Ctrl+J starts a new line, @ attaches a file."
 
 
 class Composer(TextArea):
@@ -36,7 +33,10 @@ class Composer(TextArea):
         Binding("ctrl+underscore,super+z", "undo", "Undo", id="composer.undo"),
         Binding("ctrl+g", "edit_outside", "Open in $EDITOR", id="composer.editor"),
     ]
-    HELP = "The input. Text is sent as typed; a line that begins with / is a command."
+    HELP = (
+        "The input. Text is sent as typed. / offers commands and @ files; ↑ ↓ choose, "
+        "Tab or Enter takes, Esc closes."
+    )
 
     @dataclass
     class Submitted(Message):
@@ -53,31 +53,68 @@ class Composer(TextArea):
     class Leave(Message):
         """Ctrl+D on an empty input."""
 
-    def __init__(self, prompts: Prompts) -> None:
+    def __init__(self, prompts: Prompts, completions: Completions) -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, placeholder=PLACEHOLDER, id="composer"
         )
         self._prompts = prompts
-        self._pastes: dict[str, str] = {}
+        self._completions = completions
+        self._folds: dict[str, Fold] = {}
+        self._number = 0  # of the last fold; none is used twice
+
+    @property
+    def typed(self) -> Typed:
+        return Typed(self.text, self._folds).in_use
 
     @property
     def full_text(self) -> str:
-        """The text with every folded paste in its place."""
-        return _FOLDED.sub(lambda found: self._pastes.get(found[1], found[0]), self.text)
+        """The text with all that is folded."""
+        return Typed(self.text, self._folds).full
 
-    def put(self, text: str) -> None:
+    @property
+    def before_cursor(self) -> str:
+        """The part of the cursor's line that is before it."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def put(self, what: str | Typed) -> None:
         """Replace everything, as one step that can be undone; the cursor goes to the end."""
-        self._pastes.clear()
-        text = self._folded(tame(text))
+        self._folds.clear()
+        if isinstance(what, Typed):
+            self._folds.update(what.folds)
+            self._number = max(self._number, highest_number(what.folds))
+            text = tame(what.text)
+        else:
+            text = self._folded(tame(what))
         self.replace(text, (0, 0), self.document.end)
         self.move_cursor(self.document.end)
+        self._completions.pass_over(self)
 
-    def take(self) -> str:
-        """Empty the input; what it held, in full."""
-        text = self.full_text
-        self._pastes.clear()
+    def take(self) -> Typed:
+        """Empty the input; what it held."""
+        typed = self.typed
+        self._folds.clear()
         self.load_text("")
-        return text
+        return typed
+
+    def say_below(self, words: Content) -> None:
+        """In the frame, under the text."""
+        self.border_subtitle = words
+
+    def replace_before_cursor(self, column: int, text: str) -> None:
+        """From the column of the cursor's line up to the cursor."""
+        row, end = self.cursor_location
+        self.replace(text, (row, column), (row, end), maintain_selection_offset=False)
+
+    def attach(self, row: int, column: int, mention: str, fold: Fold) -> None:
+        """The file in the place of its mention, if that still stands there."""
+        if row >= self.document.line_count:
+            return
+        line, end = self.document.get_line(row), column + len(mention)
+        if line[column:end] != mention:
+            return
+        space = "" if line[end : end + 1].isspace() else " "
+        self.replace(self._label(fold) + space, (row, column), (row, end))
 
     def render_line(self, y: int) -> Strip:
         if self.content_size.width < 1:  # TextArea's placeholder cannot be wrapped into nothing
@@ -91,27 +128,59 @@ class Composer(TextArea):
     # ---- keys ---------------------------------------------------------------------------------
 
     async def _on_key(self, event: events.Key) -> None:
+        if self._offered(event.key):
+            event.stop()
+            event.prevent_default()
+            return
         if event.key == "enter":
             event.stop()
             event.prevent_default()
             self._enter()
             return
-        if event.key == "tab" and (word := completed(self.text)) is not None:
-            event.stop()
-            event.prevent_default()
-            self.put(word)
-            return
         if event.is_printable or event.key in ("backspace", "delete"):
             self._prompts.leave()
         await super()._on_key(event)
 
+    def _offered(self, key: str) -> bool:
+        """Whether the key was meant for what is offered."""
+        offers = self._completions
+        if key in ("enter", "tab"):
+            offers.look(self)
+        if not offers.is_open:
+            return False
+        if key in ("up", "down"):
+            offers.move(-1 if key == "up" else 1)
+        elif key == "escape":
+            offers.close()
+        elif key == "tab" or (key == "enter" and not offers.is_typed(self.text)):
+            offers.pick(self)
+        else:
+            return False
+        return True
+
+    @on(TextArea.Changed)
+    @on(TextArea.SelectionChanged)
+    def _look(self) -> None:
+        if self.has_focus:
+            self._completions.look(self)
+
     def _enter(self) -> None:
-        row, column = self.cursor_location
-        if self.document.get_line(row)[:column].endswith("\\"):  # the way of shells
+        if self.before_cursor.endswith("\\"):  # the way of shells
             self.action_delete_left()
             self.action_newline()
-            return
-        self.post_message(self.Submitted(self.full_text))
+        elif self._completions.reading:
+            words = f"{self._completions.reading} is still being read."
+            self.app.notify(words, markup=False)
+        else:
+            self.post_message(self.Submitted(self.full_text))
+
+    def action_delete_left(self) -> None:
+        """A label goes as a whole: half of one would stand for nothing."""
+        label = label_before(self.before_cursor, self._folds) if self.selection.is_empty else ""
+        if label:
+            self.replace_before_cursor(self.cursor_location[1] - len(label), "")
+        else:
+            super().action_delete_left()
 
     def action_newline(self) -> None:
         self._prompts.leave()
@@ -150,13 +219,13 @@ class Composer(TextArea):
 
     def _folded(self, text: str) -> str:
         """A short name for a text too long to show; the text itself when it is not."""
-        lines = text.count("\n") + 1
-        if lines <= FOLD_LINES and len(text) <= FOLD_CHARS:
-            return text
-        number = str(len(self._pastes) + 1)
-        self._pastes[number] = text
-        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
-        return f"[pasted {size} #{number}]"
+        return self._label(Fold(text)) if is_long(text) else text
+
+    def _label(self, fold: Fold) -> str:
+        self._number += 1
+        label = fold.label(self._number)
+        self._folds[label] = fold
+        return label
 
 
 def tame(text: str) -> str:

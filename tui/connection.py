@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -160,11 +160,13 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
         answer_s: float = ANSWER_SECONDS,
+        once: bool = False,
     ) -> Any:
         """The JSON that a native route answers, tried until patience ends. Raises ClientError.
 
         `repeatable=False` for a request that would act twice: once the server may have seen it,
-        it is not sent again.
+        it is not sent again. `once`: a look that is not worth waiting for, and no reason to start
+        a server.
         """
         known = self._met or self.local
         lost = Backoff(self.patience_s if known else FIRST_PATIENCE_SECONDS)
@@ -173,12 +175,15 @@ class Connection:
             try:
                 return await self._once(method, path, params, body, headers, answer_s)
             except Dropped as dropped:
-                delay = lost.next() if repeatable or dropped.unsent else None
+                if once:
+                    with suppress(Dropped, ClientError):
+                        await self.revive(start=False)
+                delay = lost.next() if (repeatable or dropped.unsent) and not once else None
                 if delay is None:
                     raise self.unreachable(dropped.reason) from None
                 self.tell(Notice(NoticeKind.RECONNECTING, dropped.reason, delay))
             except ClientError as refused:
-                wait = busy.next(refused.retry_after_s) if is_busy(refused) else None
+                wait = busy.next(refused.retry_after_s) if is_busy(refused) and not once else None
                 if wait is None:
                     raise
                 delay = wait
@@ -292,6 +297,21 @@ class Connection:
                 raise Dropped(error.message.rstrip(".")) from None
             raise _not_started(error) from None
         return self._server != before
+
+    async def restart(self, args: Sequence[str]) -> None:
+        """End the local server and start it with other arguments, which hold from then on; with
+        the old ones again if it does not start. Raises ClientError."""
+        if not self.local:
+            raise ClientError("not_local", f"The server at {self.url} is not started from here.")
+        before = self._server_args
+        try:
+            await asyncio.to_thread(launch.stop, self._target.paths)
+            self._server_args = args
+            await self._find_server()
+        except LaunchError as error:
+            self._server_args = before
+            raise _not_started(error) from None
+        self.tell(RESTARTED)
 
     async def _find_server(self, *, start: bool = True) -> None:
         paths = self._target.paths

@@ -26,9 +26,9 @@ OWN = {
     "/reconnect": "connect again and read this conversation anew",
 }
 """What the app does by keys."""
-SCREEN_ONLY = frozenset({"/compare", "/comparisons", "/theme"})
+SCREEN_ONLY = frozenset(name for name, one in commands.COMMANDS.items() if one.on_screen)
 """What lines of text have no place for. They are known, so that none is sent to the model."""
-COMMANDS = commands.COMMANDS | OWN
+COMMANDS = {name: one.about for name, one in commands.COMMANDS.items()} | OWN
 OFFERED = {name: about for name, about in COMMANDS.items() if name not in SCREEN_ONLY}
 
 

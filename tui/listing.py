@@ -43,6 +43,7 @@ class ListingApp(CopyingApp):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._show_timer: Timer | None = None
+        self.connection_words = ""
         self._naming: set[str] = set()  # conversations that get a name from here just now
 
     @property
@@ -55,6 +56,7 @@ class ListingApp(CopyingApp):
 
     def say(self, words: str) -> None:
         """The state of the connection, in words."""
+        self.connection_words = words
         self.query_one("#connection", Static).update(Content(one_line(words)))
 
     # ---- reading ------------------------------------------------------------------------------

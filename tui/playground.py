@@ -25,6 +25,7 @@ from hobnob.tui.clean import clean
 from hobnob.tui.column_form import ColumnForm
 from hobnob.tui.column_view import ColumnView
 from hobnob.tui.compare import FEWEST, LETTERS, MOST, Column
+from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
@@ -76,7 +77,9 @@ class Playground(Screen[str | None]):
             for column in self._trial.columns:
                 yield ColumnView(column)
         yield Static(id="hint", markup=False)
-        yield Composer(self._prompts)
+        completions = Completions(commands=False)
+        yield completions
+        yield Composer(self._prompts, completions)
         with Horizontal(id="statusbar"):
             yield Static(KEYS, id="keys", markup=False)
 

@@ -114,6 +114,23 @@ class Hit:
     created_at: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a message would put into the prompt if it were sent now."""
+
+    text_tokens: int = 0  # of the message alone
+    prompt_tokens: int = 0
+    cached_tokens: int | None = None  # of these, not to be computed again; None: not known
+    n_ctx: int = 0
+    included: int = 0
+    left_out: list[str] = field(default_factory=list)  # ids of messages
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    tokens: int
+
+
 def build(cls: type[T], raw: Any) -> T:
     """A value from its JSON object. Raises ClientError when it is not one."""
     if not isinstance(raw, dict):

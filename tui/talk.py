@@ -15,7 +15,7 @@ from hobnob.server import wire
 from hobnob.tui.joint import Joint, joint
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
-from hobnob.tui.records import Branch, Conversation, Turn
+from hobnob.tui.records import Branch, Conversation, Plan, Turn, build
 from hobnob.tui.reply import OnChange, follow
 from hobnob.tui.transcript import ASSISTANT, Entry, Phase, draft_entry, entry
 
@@ -258,6 +258,27 @@ class Talk:
         if sent.siblings:
             sent.siblings = (*sent.siblings, sent.id)
         return self._accepted(turn)
+
+    async def plan(self, text: str, *, instead_of: Entry | None = None) -> Plan:
+        """What the text would put into the prompt, at the end or in place of a message."""
+        client = await self._line.get()
+        if instead_of is not None:
+            parent: str | None = instead_of.parent or ROOT
+        else:
+            parent = self.entries[-1].id if self.entries else None
+        new = self.id is None
+        raw = await client.plan(
+            self.id,
+            text,
+            parent=None if new else parent,
+            options=self._options or None,
+            system=self._system if new else None,
+        )
+        return build(Plan, raw)
+
+    async def count(self, text: str) -> int:
+        """Tokens of the text alone."""
+        return await (await self._line.get()).count(text)
 
     def withdraw(self, out: Outgoing) -> None:
         """It was not accepted: what it was to replace is back in its place."""

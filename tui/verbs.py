@@ -353,6 +353,17 @@ def _status_lines(found: dict[str, Any]) -> list[str]:
         accepted = int(guesses.get("accepted") or 0)
         share = f"{accepted / drafted:.0%}"
         lines.append(f"guesses     {accepted} of {drafted} tokens right ({share})")
+    memory, video = _part(found, "memory"), _part(found, "video")
+    lines.append(
+        f"memory      {_megabytes(memory.get('engine_bytes'))} the engine, "
+        f"{_megabytes(memory.get('server_bytes'))} the server, "
+        f"{_megabytes(memory.get('available_bytes'))} free"
+    )
+    if video:
+        lines.append(
+            f"video       {_megabytes(video.get('free_bytes'))} free of "
+            f"{_megabytes(video.get('total_bytes'))}"
+        )
     failure = engine.get("failure")
     if isinstance(failure, dict):
         lines.append(f"failure     {failure.get('message')}")

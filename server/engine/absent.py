@@ -44,6 +44,9 @@ class AbsentEngine:
     async def tokenize(self, text: str) -> list[int]:
         raise ModelUnavailable(self._failure.message)
 
+    async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
+        return None
+
     def submit(self, submit: Submit) -> None:
         raise AssertionError("a failed engine takes no runs")
 

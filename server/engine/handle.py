@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from hobnob.server.engine import snapshot_files
+from hobnob.server.engine.lookups import Lookups
 from hobnob.server.engine.process import WORKER, BadFrame, EngineProcess
 from hobnob.server.engine.protocol import (
     Cancel,
@@ -24,8 +25,10 @@ from hobnob.server.engine.protocol import (
     Command,
     Configure,
     Forget,
+    Found,
     LoadFailed,
     LoadProgress,
+    Lookup,
     Ready,
     Render,
     Rendered,
@@ -79,6 +82,7 @@ class Engine:
         self._status = EngineStatus(n_ctx_limit=min(limits, default=0))
         self._listeners: list[Listener] = []
         self._questions = Questions()
+        self._lookups = Lookups()
         self._text_known = asyncio.Event()
         self._process: EngineProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -139,6 +143,12 @@ class Engine:
     async def tokenize(self, text: str) -> list[int]:
         self._refuse_if_over()
         return await self._bounded(self._questions.put(Tokenize(self._questions.next_id(), text)))
+
+    async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
+        """Leading tokens that a run would not compute; None where that is not known now."""
+        if self._closing or self._status.state is not EngineState.READY:
+            return None
+        return await self._lookups.put(lambda id: self._send(Lookup(id, owner, prompt, exact)))
 
     def submit(self, submit: Submit) -> None:
         assert self._status.state is EngineState.READY, "only a ready engine takes runs"
@@ -258,6 +268,7 @@ class Engine:
             last_death=reason,
         )
         self._questions.died(reason)
+        self._lookups.died()
         for listener in self._listeners:
             listener.on_death(reason)
         if failure is not None:
@@ -278,6 +289,8 @@ class Engine:
             case Rendered():
                 self._answered_at = _now()
                 self._questions.answered(report)
+            case Found():
+                self._lookups.answered(report)
             case Stepped():
                 self._stepped(report)
             case LoadProgress():

@@ -7,7 +7,7 @@ by what was saved than by computing it. The step thread's; `Memory` puts the str
 
 from __future__ import annotations
 
-from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.cells import Cells, Ids
 from hobnob.server.engine.model import Model
 from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.run import Run, Saved
@@ -81,6 +81,11 @@ class Keeper:
 
     # ---- bringing back ------------------------------------------------------------------------
 
+    def reach(self, owner: str, ids: Ids, resident: int, *, exact: bool) -> int:
+        """How far a run with these tokens, `resident` of them in the cells, would be brought."""
+        kept = self._best(self._lacking(owner, ids, resident, exact=exact), resident)
+        return kept[-1].end if kept else resident
+
     def fetched(self, run: Run, resident: int, now: float) -> bool:
         """Whether the run has what it is given in RAM; False while files are being read."""
         if run.saved or run.suspect:
@@ -146,13 +151,17 @@ class Keeper:
             parent, ids[at:end], state, exact=exact >= end, group=self._groups[seq]
         )
 
-    def _worth_it(self, run: Run, resident: int) -> list[Link]:
-        """What the run lacks of the chain that its tokens begin with, as far as it is sooner put
-        back than computed."""
-        links = self._snapshots.match(run.owner, run.ids()[:-1], exact=run.exact)
+    def _lacking(self, owner: str, ids: Ids, resident: int, *, exact: bool) -> list[Link]:
+        """What a run lacks of the chain that its tokens begin with, and that can be held."""
+        links = self._snapshots.match(owner, ids[:-1], exact=exact)
         links = [link for link in links if link.end > resident]
         while links and sum(link.segment.entry.size for link in links) > self._snapshots.pinnable:
             links.pop()
+        return links
+
+    def _worth_it(self, run: Run, resident: int) -> list[Link]:
+        """What the run lacks, as far as it is sooner put back than computed."""
+        links = self._lacking(run.owner, run.ids(), resident, exact=run.exact)
         kept = self._best(links, resident)
         if links and not kept:
             self._snapshots.doubt()

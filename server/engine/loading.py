@@ -33,6 +33,7 @@ from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
+from hobnob.server.engine.video import VideoMemory
 
 ALL_LAYERS = 999
 SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
@@ -88,6 +89,7 @@ def load(
         clock=time.perf_counter,
         emit=emit,
         speculation=_speculation(asked, weights, pace, draft, threads),
+        video=VideoMemory(llama.gpus if layers else list, time.perf_counter),
     )
     ready = Ready(
         n_ctx=sizes.n_ctx,

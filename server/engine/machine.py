@@ -66,6 +66,16 @@ def _meminfo(path: Path) -> int:
         return 4 * 1024**3
 
 
+def memory_of(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """Bytes of RAM that a process holds, files mapped into it included; None where that is not
+    told (no /proc, no such process)."""
+    try:
+        resident = int((proc / str(pid) / "statm").read_text().split()[1])
+        return resident * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 class OtherPrograms:
     """How many of this process's cores other programs used between two looks (Linux only)."""
 

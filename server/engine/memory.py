@@ -7,13 +7,16 @@ runs: the scheduler does. The step thread's; pure but for the model that it is g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hobnob.server.engine.cells import Cells, Cut, Holding, Match, common_length
+import numpy as np
+
+from hobnob.server.engine.cells import Cells, Cut, Holding, Ids, Match, common_length
 from hobnob.server.engine.keeping import Keeper
 from hobnob.server.engine.model import Model
 from hobnob.server.engine.pacing import Pace
+from hobnob.server.engine.protocol import Stats
 from hobnob.server.engine.restoring import Restoring
 from hobnob.server.engine.run import Run, Saved
 from hobnob.server.engine.snapshots import Snapshots
@@ -97,6 +100,32 @@ class Memory:
         if match.seq == run.seq:
             return missing + self.cells.private(run.seq)
         return missing + self.cells.pinned_by(match)
+
+    def resident(self, owner: str, tokens: Sequence[int], *, exact: bool) -> int:
+        """Leading tokens that a run with these would find in the cells or in the snapshots."""
+        ids = np.array(tokens, np.int32)
+        match = self._match(owner, ids, exact=exact)
+        return self._keeper.reach(owner, ids, match.length if match else 0, exact=exact)
+
+    def stats(self) -> Stats:
+        """What concerns cells and saved states."""
+        cells, counts, kept = self.cells, self.counts, self.snapshots
+        return Stats(
+            cells_used=cells.used,
+            cells_cached=cells.cached,
+            cells_total=cells.total,
+            evicted_cells=counts.evicted_cells,
+            saved=counts.saved,
+            restored=counts.restored,
+            moved_cells=counts.moved_cells,
+            saved_bytes=self.saved_bytes,
+            snapshot_ram_bytes=kept.ram_bytes,
+            snapshot_disk_bytes=kept.disk_bytes,
+            snapshot_written_bytes=kept.written_bytes,
+            restored_tokens=counts.restored_tokens,
+            snapshot_ram_max=kept.ram_budget,
+            snapshot_disk_max=kept.disk_budget,
+        )
 
     def prefix_on_the_way(self, run: Run, others: Iterable[Run]) -> bool:
         """Whether one of the others is about to compute much of this run's prefix anyway."""
@@ -252,15 +281,19 @@ class Memory:
     # ---- inside -------------------------------------------------------------------------------
 
     def _best(self, run: Run) -> Match | None:
-        match = self.cells.match(run.owner, run.ids(), exact=run.exact)
-        if match and not self._model.reaches(match.seq, match.length):
-            match = None  # an honest full prefill
+        match = self._match(run.owner, run.ids(), exact=run.exact)
         if run.seq is None:
             return match
         own = self.cells.length(run.seq)
         usable = not run.exact or self.cells.exact(run.seq) == own
         if own and usable and own >= (match.length if match else 0):
             return Match(run.seq, own)
+        return match
+
+    def _match(self, owner: str, ids: Ids, *, exact: bool) -> Match | None:
+        match = self.cells.match(owner, ids, exact=exact)
+        if match and not self._model.reaches(match.seq, match.length):
+            return None  # an honest full prefill
         return match
 
     def _new(self, owner: str) -> int:

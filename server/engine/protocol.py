@@ -140,11 +140,20 @@ class Forget(Message, frozen=True, tag=True, array_like=True):
     group: str
 
 
+class Lookup(Message, frozen=True, tag=True, array_like=True):
+    """How much of a prompt a run would not have to compute. Answered by Found, between steps."""
+
+    id: int
+    owner: str
+    prompt: list[int]
+    exact: bool = False
+
+
 class Shutdown(Message, frozen=True, tag=True, array_like=True):
     """Stop at the next step boundary and exit."""
 
 
-Command = Configure | Submit | Cancel | Render | Tokenize | Forget | Shutdown
+Command = Configure | Submit | Cancel | Render | Tokenize | Forget | Lookup | Shutdown
 
 
 # ---- engine to server -------------------------------------------------------------------------
@@ -192,6 +201,11 @@ class Rendered(Message, frozen=True, tag=True, array_like=True):
     tokens: list[int] = []
     error: str | None = None  # one sentence: what the template or tokenizer said
     too_long: bool = False  # the error: it cannot fit the window, whatever its tokens
+
+
+class Found(Message, frozen=True, tag=True, array_like=True):
+    id: int
+    resident: int  # leading tokens of the prompt that are in the cells, or kept of earlier runs
 
 
 class Logprob(msgspec.Struct, array_like=True, frozen=True):
@@ -283,6 +297,10 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     snapshot_disk_bytes: int = 0  # now
     snapshot_written_bytes: int = 0  # since the start
     restored_tokens: int = 0  # from snapshots, since the start
+    snapshot_ram_max: int = 0
+    snapshot_disk_max: int = 0
+    video_free: int = 0  # bytes, of all GPUs in use; a second old at the most while there is work
+    video_total: int = 0  # 0: no GPU in use
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -318,7 +336,7 @@ class Stepped(Message, frozen=True, tag=True, array_like=True):
     records: list[Record] = []
 
 
-Report = TextReady | LoadProgress | Ready | LoadFailed | Rendered | Stepped
+Report = TextReady | LoadProgress | Ready | LoadFailed | Rendered | Found | Stepped
 
 _encoder = msgspec.msgpack.Encoder()
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -126,6 +126,14 @@ class Snapshots:
         return self._disk_max > 0
 
     @property
+    def ram_budget(self) -> int:
+        return self._ram_most
+
+    @property
+    def disk_budget(self) -> int:
+        return self._disk_max
+
+    @property
     def pinnable(self) -> int:
         """Bytes of a chain that can be held until it is put back, when nothing else is."""
         return max(self._ram_max, UNDER_WAY_BYTES)

@@ -92,6 +92,9 @@ class EnginePort(Protocol):
 
     async def tokenize(self, text: str) -> list[int]: ...
 
+    async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
+        """Leading tokens that a run would not compute; None where that is not known now."""
+
     def submit(self, submit: Submit) -> None:
         """Only while READY."""
 

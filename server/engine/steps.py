@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from hobnob.server.engine.breakers import Breakers
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.generation import Generation, Piece, joined
@@ -18,6 +20,7 @@ from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import (
     WARMED,
     Finish,
+    Lookup,
     Output,
     Place,
     PrefillProgress,
@@ -85,7 +88,10 @@ class Steps:
         clock: Callable[[], float],
         emit: Callable[[Stepped], None],
         speculation: Speculation | None = None,
+        video: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
+        """`video`: free and all bytes of the GPUs in use."""
+        self._video = video
         self._speculation = speculation
         self._drafted: list[tuple[Drafter, int, int]] = []  # in this step: rows, accepted
         self._model = model
@@ -143,6 +149,10 @@ class Steps:
         """The conversation was deleted, and its runs are over."""
         self._memory.forget(group)
         self._unsaid = True
+
+    def resident(self, asked: Lookup) -> int:
+        """Leading tokens of the prompt that a run would find, now."""
+        return self._memory.resident(asked.owner, asked.prompt, exact=asked.exact)
 
     def check_integrity(self) -> None:
         self._scheduler.check_integrity()
@@ -469,29 +479,20 @@ class Steps:
         return round(self._service_s * position / self._limits.n_running_max, 1)
 
     def stats(self) -> Stats:
-        cells, counts, kept = self._memory.cells, self._memory.counts, self._memory.snapshots
         last = self.records[-1] if self.records else None
-        return Stats(
+        free, total = self._video()
+        return msgspec.structs.replace(
+            self._memory.stats(),
             running=max(0, self._scheduler.running - self._warming),
             waiting=self._scheduler.waiting,
-            cells_used=cells.used,
-            cells_cached=cells.cached,
-            cells_total=cells.total,
             prefill_tps=self.records.prefill_tps,
             decode_tps=self.records.decode_tps,
             steps=self._steps,
             decode_s=last.decode_s if last else 0.0,
             overhead_s=last.overhead_s if last else 0.0,
             threads=self._threads.count,
-            evicted_cells=counts.evicted_cells,
-            saved=counts.saved,
-            restored=counts.restored,
-            moved_cells=counts.moved_cells,
-            saved_bytes=self._memory.saved_bytes,
             drafted=self._speculation.drafted if self._speculation else 0,
             accepted=self._speculation.accepted if self._speculation else 0,
-            snapshot_ram_bytes=kept.ram_bytes,
-            snapshot_disk_bytes=kept.disk_bytes,
-            snapshot_written_bytes=kept.written_bytes,
-            restored_tokens=counts.restored_tokens,
+            video_free=free,
+            video_total=total,
         )

@@ -29,8 +29,10 @@ from hobnob.server.engine.protocol import (
     Configure,
     Finish,
     Forget,
+    Found,
     LoadFailed,
     LoadProgress,
+    Lookup,
     Output,
     Render,
     Rendered,
@@ -54,7 +56,7 @@ STUCK_STEPS = 1000
 log = logging.getLogger("hobnob.engine")
 
 Send = Callable[[Report], None]
-Told = Submit | Cancel | Forget | Shutdown | None
+Told = Submit | Cancel | Forget | Lookup | Shutdown | None
 """What the step thread takes; None: the disk has news."""
 
 
@@ -174,7 +176,7 @@ class StepThread:
         self._thread = threading.Thread(target=self._guarded, name="steps", daemon=True)
         self._thread.start()
 
-    def put(self, command: Submit | Cancel | Forget) -> None:
+    def put(self, command: Submit | Cancel | Forget | Lookup) -> None:
         self._inbox.put(command)
 
     def stop(self, seconds: float) -> None:
@@ -220,6 +222,8 @@ class StepThread:
                     steps.cancel(taken.run)
                 elif isinstance(taken, Forget):
                     steps.forget(taken.group)
+                elif isinstance(taken, Lookup):
+                    self._send(Found(taken.id, steps.resident(taken)))
                 elif isinstance(taken, Shutdown):
                     steps.close()
                     return
@@ -277,7 +281,7 @@ def serve(sock: socket.socket) -> int:
             return 0
         if isinstance(taken, (Render, Tokenize)):
             text.put(taken)
-        elif isinstance(taken, (Submit, Cancel, Forget)):
+        elif isinstance(taken, (Submit, Cancel, Forget, Lookup)):
             steps.put(taken)
         else:
             log.error("a second Configure was ignored")

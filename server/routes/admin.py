@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 
 from hobnob.server import wire
 from hobnob.server.engine.state import EnginePort
+from hobnob.server.fitting import Fittings
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes.bodies import Body, StrictRoute
 from hobnob.server.status import StatusReport
@@ -41,6 +42,8 @@ class AdminRoutes:
         self._lifecycle = lifecycle
         self._models = models
         self._tally = tally
+        self._fittings = Fittings()
+        self._judging = asyncio.Lock()
 
     def router(self) -> APIRouter:
         router = APIRouter(route_class=StrictRoute)
@@ -76,7 +79,11 @@ class AdminRoutes:
         return Response(text, headers={"Content-Type": module.CONTENT_TYPE})
 
     async def models(self) -> Response:
-        return JSONResponse({"models": await asyncio.to_thread(self._models)})
+        """With an estimate of whether each would fit into the memory that is free now."""
+        async with self._judging:
+            status = self._engine.status
+            found = await asyncio.to_thread(lambda: self._fittings.judged(self._models(), status))
+        return JSONResponse({"models": found})
 
     async def count(self, text: str) -> Response:
         return JSONResponse({"tokens": len(await self._engine.tokenize(text))})

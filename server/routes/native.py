@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, Field
 
 from hobnob.server import errors, sampling_options, wire
-from hobnob.server.context import Plan
+from hobnob.server.intake import Forecast
 from hobnob.server.requests import ReplyRequest, TurnRequest
 from hobnob.server.routes.bodies import Body, StrictRoute, wrong
 from hobnob.server.runs import Runs
@@ -340,9 +340,12 @@ def run_json(run: Run) -> dict[str, Any]:
     return _fields(run, "owner", "prompt", "vocab_hash", "template_hash", "interactive")
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(forecast: Forecast) -> dict[str, Any]:
+    plan = forecast.plan
     return {
+        "text_tokens": forecast.text_tokens,
         "prompt_tokens": len(plan.prompt),
+        "cached_tokens": forecast.cached_tokens,
         "n_ctx": plan.n_ctx,
         "included": plan.included,
         "left_out": list(plan.left_out),

@@ -222,7 +222,7 @@ async def test_while_the_model_loads_runs_wait_or_are_refused_as_configured(
 
 async def test_the_plan_before_sending_is_the_plan_of_sending(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
-        plan = await bench.runs.plan(TurnRequest(OWNER, None, "Hi", system="S"))
+        plan = (await bench.runs.plan(TurnRequest(OWNER, None, "Hi", system="S"))).plan
         turn = await bench.send("Hi", system="S")
         assert turn.run.prompt == plan.prompt
         assert len(await bench.store.conversations(OWNER)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fake_engine import READY, FakeEngine
 from support_edge import MODEL, Edge, edge_at
 
+from hobnob.server.engine import machine
 from hobnob.server.engine.protocol import Stats
 from hobnob.server.engine.state import EngineStatus
 
@@ -28,7 +30,15 @@ CONTRACT = {
     "sequences": {"running", "waiting", "max"},
     "cells": {"used", "cached", "total"},
     "throughput": {"prefill_tps", "decode_tps"},
-    "snapshots": {"ram_bytes", "disk_bytes", "written_bytes", "restored_tokens"},
+    "snapshots": {
+        "ram_bytes",
+        "disk_bytes",
+        "ram_max",
+        "disk_max",
+        "written_bytes",
+        "restored_tokens",
+    },
+    "memory": {"server_bytes", "engine_bytes", "available_bytes"},
 }
 
 
@@ -107,3 +117,35 @@ async def test_numbers_come_from_the_engine_s_last_report(tmp_path: Path) -> Non
     assert status["sequences"] == {"running": 3, "waiting": 2, "max": READY.n_seq_max}
     assert status["cells"] == {"used": 100, "cached": 40, "total": 8192}
     assert status["throughput"] == {"prefill_tps": 181.23, "decode_tps": 42.0}
+    assert status["video"] is None
+
+
+async def test_budgets_and_memory_are_told_beside_what_is_used(tmp_path: Path) -> None:
+    engine = Published()
+    engine.stats = Stats(
+        snapshot_ram_bytes=5,
+        snapshot_ram_max=50,
+        snapshot_disk_bytes=7,
+        snapshot_disk_max=70,
+        video_free=3,
+        video_total=9,
+    )
+    async with edge_at(tmp_path, engine, sockets=False, playing=False) as edge:
+        status = (await edge.call("GET", "/status")).json()
+    kept = status["snapshots"]
+    assert (kept["ram_bytes"], kept["ram_max"]) == (5, 50)
+    assert (kept["disk_bytes"], kept["disk_max"]) == (7, 70)
+    assert status["video"] == {"free_bytes": 3, "total_bytes": 9}
+    memory = status["memory"]
+    if sys.platform == "linux":
+        assert 10**6 < memory["server_bytes"] < memory["available_bytes"] + 10**12
+        assert memory["engine_bytes"] is not None, "process 1 is always there"
+
+
+def test_memory_of_a_process_that_is_not_there_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "statm").write_text("100 25 3 1 0 9 0\n")
+    assert machine.memory_of(7, tmp_path) == 25 * os.sysconf("SC_PAGE_SIZE")
+    assert machine.memory_of(8, tmp_path) is None
+    (tmp_path / "7" / "statm").write_text("")
+    assert machine.memory_of(7, tmp_path) is None

@@ -16,6 +16,7 @@ from hobnob.tui.records import (
     Conversation,
     Hit,
     Message,
+    Plan,
     Replies,
     Run,
     Turn,
@@ -118,7 +119,19 @@ class FakeClient:
         self.warmed: list[str] = []
         self.cold: ClientError | None = None
         """What every warm-up is refused with."""
+        self.planned: list[dict[str, Any]] = []
+        self.plan_made = Plan(prompt_tokens=1204, cached_tokens=1100, n_ctx=4096, included=3)
+        self.uncounted: ClientError | None = None
+        """What every plan is refused with."""
+        self.counting = asyncio.Event()
+        """Cleared by a test: plans and counts wait."""
+        self.counting.set()
+        self.found_models: list[dict[str, Any]] = []
+        self.chosen_models: list[str] = []
         self.heads: list[str] = []
+        self.glances = 0
+        self.out_of_sight: ClientError | None = None
+        """What every glance is refused with."""
         self.closed = False
         self.local = True
         self._count = 0
@@ -347,8 +360,40 @@ class FakeClient:
         if self.cold is not None:
             raise self.cold
 
+    async def plan(
+        self,
+        conversation: str | None,
+        text: str,
+        *,
+        parent: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        system: str | None = None,
+    ) -> dict[str, Any]:
+        self.planned.append({"conversation": conversation, "text": text, "parent": parent})
+        await self.counting.wait()
+        if self.uncounted is not None:
+            raise self.uncounted
+        return asdict(replace(self.plan_made, text_tokens=len(text.split())))
+
+    async def count(self, text: str) -> int:
+        await self.counting.wait()
+        return len(text.split())
+
     async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         return self.hits[:limit]
 
     async def status(self) -> dict[str, Any]:
+        return self.state
+
+    async def models(self) -> list[dict[str, Any]]:
+        return self.found_models
+
+    async def choose_model(self, id: str) -> None:
+        self._refuse({})
+        self.chosen_models.append(id)
+
+    async def glance(self) -> dict[str, Any]:
+        self.glances += 1
+        if self.out_of_sight is not None:
+            raise self.out_of_sight
         return self.state

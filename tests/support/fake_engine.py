@@ -63,6 +63,8 @@ class FakeEngine:
         self.forgotten: list[str] = []  # conversations
         self.rendered: list[list[ChatMessage]] = []  # ever
         self.template_error: str | None = None
+        self.in_cells = 0  # leading tokens of any prompt
+        self.looked_up: list[tuple[list[int], str, bool]] = []  # ever
         self.closed = False
         self._ready = msgspec.structs.replace(READY, n_ctx=n_ctx, exact_rows=exact_rows)
         text = msgspec.structs.replace(TEXT_READY, n_ctx_train=n_ctx)
@@ -107,6 +109,12 @@ class FakeEngine:
     async def tokenize(self, text: str) -> list[int]:
         self._refuse()
         return [ord(character) % N_VOCAB for character in text]
+
+    async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
+        if self._status.state is not EngineState.READY:
+            return None
+        self.looked_up.append((prompt, owner, exact))
+        return min(self.in_cells, len(prompt) - 1)
 
     def submit(self, submit: Submit) -> None:
         assert self._status.state is EngineState.READY

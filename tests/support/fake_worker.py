@@ -37,6 +37,9 @@ class Worker:
                     self._send(p.Rendered(command.id, [len(m.text) for m in command.messages]))
             case p.Tokenize():
                 self._send(p.Rendered(command.id, [ord(c) for c in command.text]))
+            case p.Lookup():
+                self._fault(command.owner)
+                self._send(p.Found(command.id, len(command.prompt) - 1))
             case p.Submit():
                 self._fault(command.run)
                 token = 100 + len(command.emitted)

@@ -631,7 +631,7 @@ async def test_slash_commands_run_only_when_they_are_known(
     client: FakeClient, tmp_path: Path
 ) -> None:
     async with running(client, tmp_path) as pilot:
-        pilot.app.chat.composer.put("/ne")
+        await pilot.press("slash", *"ne")
         await until(pilot, lambda: "start a new conversation" in screen_text(pilot))
         pilot.app.chat.composer.put("/etc/passwd is a file")
         await pilot.press("enter")

@@ -32,7 +32,7 @@ from fake_server import (
 
 from hobnob import launch
 from hobnob.exits import Exit
-from hobnob.launch import Server, Target
+from hobnob.launch import LaunchError, Server, Target
 from hobnob.paths import Paths
 from hobnob.server import wire
 from hobnob.server.wire import Event
@@ -41,6 +41,7 @@ from hobnob.tui.client import Client
 from hobnob.tui.connection import Backoff, Connection, Dropped, parse_retry_after
 from hobnob.tui.follow import Follow
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
+from hobnob.tui.records import Plan, build
 
 EVENTS = f"/runs/{RUN}/events"
 MESSAGES = "/conversations/new/messages"
@@ -577,3 +578,87 @@ async def test_who_was_told_that_the_local_server_starts_is_told_when_it_has(
     target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}))
     async with Connection(target, on_notice=lambda notice: heard.append(notice.kind)):
         assert heard == [NoticeKind.STARTING, NoticeKind.CONNECTED]
+
+
+# ---- a glance ---------------------------------------------------------------------------------
+
+
+async def test_a_glance_is_tried_once_tells_nobody_and_starts_no_server(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    server.scripts["/status"] = [hangs_up, says(refusal(503, "server_overloaded", Retry_After="1"))]
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), server.url, KEY)
+    notices: list[Notice] = []
+    async with LocalLine(target, on_notice=notices.append) as line:
+        for code in ("unreachable", "server_overloaded"):
+            with pytest.raises(ClientError) as error:
+                await line.json("GET", "/status", once=True)
+            assert error.value.code == code
+        assert line.starts == [False] and notices == []
+        assert isinstance(await line.json("GET", "/status", once=True), dict)
+    asked = [request for request in server.requests if request.path == "/status"]
+    assert len(asked) == 3
+
+
+async def test_a_glance_is_the_status(server: FakeServer, tmp_path: Path) -> None:
+    async with client_of(server, tmp_path) as client:
+        assert await client.glance() == await client.status()
+
+
+# ---- plans and counts -------------------------------------------------------------------------
+
+
+async def test_a_plan_is_asked_with_what_the_message_would_be_sent_with(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    plan = {"text_tokens": 2, "prompt_tokens": 9, "cached_tokens": None, "n_ctx": 64, "later": 1}
+    server.scripts["/conversations/new/plan"] = [says(http(200, json.dumps(plan).encode()))]
+    server.scripts["/conversations/c1/plan"] = [says(http(200, json.dumps(plan).encode()))]
+    server.scripts["/count"] = [says(http(200, b'{"tokens": 5}'))]
+    async with client_of(server, tmp_path) as client:
+        made = await client.plan(None, "hi", system="S", options={"seed": 1})
+        await client.plan("c1", "hi", parent="m1")
+        assert await client.count("x" * 100_000) == 5
+    assert build(Plan, made) == Plan(2, 9, None, 64)
+    new, old, counted = server.requests[-3:]
+    assert new.json == {"text": "hi", "system": "S", "options": {"seed": 1}}
+    assert old.json == {"text": "hi", "parent": "m1"}
+    assert counted.method == "POST" and len(counted.json["text"]) == 100_000
+
+
+# ---- another model ----------------------------------------------------------------------------
+
+
+async def test_another_model_is_a_server_started_again_with_it(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[object] = []
+    found = Server(1, "127.0.0.1", 1, server.url, "0", 1, 0, "instance")
+    monkeypatch.setattr(launch, "stop", lambda paths: done.append("stop"))
+    monkeypatch.setattr(launch, "ensure", lambda paths, *, args, **_: done.append(args) or found)
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), None, KEY)
+    notices: list[Notice] = []
+    async with Connection(target, server_args=["--model", "a"], on_notice=notices.append) as line:
+        await line.restart(["--model", "b"])
+        await line.revive()
+        assert done == [["--model", "a"], "stop", ["--model", "b"], ["--model", "b"]]
+        assert [notice.kind for notice in notices] == [NoticeKind.RESTARTED]
+
+        def fails(paths: Paths, *, args: list[str], **_: object) -> Server:
+            raise LaunchError("The server did not start.")
+
+        monkeypatch.setattr(launch, "ensure", fails)
+        with pytest.raises(ClientError, match="did not start"):
+            await line.restart(["--model", "broken"])
+        monkeypatch.setattr(
+            launch, "ensure", lambda paths, *, args, **_: done.append(args) or found
+        )
+        await line.revive()
+        assert done[-1] == ["--model", "b"], "the one before, not the one that did not start"
+
+
+async def test_a_server_elsewhere_is_not_started_again(server: FakeServer, tmp_path: Path) -> None:
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), server.url, KEY)
+    async with Connection(target) as line:
+        with pytest.raises(ClientError, match="not started from here"):
+            await line.restart(["--model", "b"])

@@ -11,7 +11,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from hobnob.tui.commands import COMMANDS, completed, matching
+from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.prompts import Prompts
 
@@ -24,7 +24,9 @@ class Host(App[None]):
         self.left = 0
 
     def compose(self) -> ComposeResult:
-        yield Composer(self.prompts)
+        completions = Completions()
+        yield completions
+        yield Composer(self.prompts, completions)
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         self.sent.append(event.text)
@@ -155,19 +157,14 @@ async def test_joined_characters_are_typed_and_taken_away(tmp_path: Path) -> Non
         assert composer.text == ""
 
 
-async def test_tab_completes_a_command(tmp_path: Path) -> None:
+async def test_a_fold_is_taken_away_as_a_whole(tmp_path: Path) -> None:
     async with host(tmp_path) as (pilot, app, composer):
-        await pilot.press("slash", "q", "tab")
-        assert composer.text == "/quit"
-
-
-def test_commands_are_offered_for_what_they_may_become() -> None:
-    assert matching("/") == list(COMMANDS)
-    assert matching("/re") == ["/regenerate", "/rename"]
-    assert matching("/re x") == matching("re") == matching("") == []
-
-
-def test_completion_goes_as_far_as_it_is_sure() -> None:
-    assert completed("/r") == "/re"
-    assert completed("/re") is None
-    assert completed("/xyz") is None
+        await pilot.press(*"look ")
+        await paste(pilot, composer, "x\n" * 60)
+        assert composer.text == "look [pasted 61 lines #1]"
+        await pilot.press("backspace")
+        assert composer.text == "look "
+        await pilot.press("ctrl+underscore", "enter")
+        assert app.sent == ["look " + "x\n" * 60]
+        await pilot.press("left", "backspace", "enter")
+        assert app.sent[1] == "look [pasted 61 lines #]", "inside it is text"

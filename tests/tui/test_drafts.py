@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 
 from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.folds import Fold, Typed
 from hobnob.tui.prompts import Prompts
 
 
@@ -79,3 +81,31 @@ def test_odd_lines_in_the_history_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "p").write_bytes(b'"good"\nnot json\n5\n\xff\xfe\n')
     history = Prompts(tmp_path / "p")
     assert [history.older(""), history.older("")] == ["good", None]
+
+
+def test_a_draft_keeps_what_is_folded_in_it(tmp_path: Path) -> None:
+    fold = Fold("a\nb", "x.txt")
+    typed = Typed(f"see {fold.label(4)}", {fold.label(4): fold})
+    drafts = Drafts(tmp_path)
+    drafts.save("c1", Draft(typed.full, "key", typed))
+    assert drafts.load("c1") == Draft(typed.full, "key", typed)
+    assert drafts.load("c1").shown == typed
+    drafts.save("c2", Draft("plain", "", Typed("plain")))
+    assert drafts.load("c2").shown == "plain"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "x",
+        3,
+        {},
+        {"text": 3, "folds": {}},
+        {"text": "other", "folds": {}},
+        {"text": "t", "folds": []},
+        {"text": "t", "folds": {"[pasted 2 lines #1]": ["a"]}},
+    ],
+)
+def test_folds_that_do_not_fit_their_text_are_left_out(tmp_path: Path, typed: object) -> None:
+    (tmp_path / "c1.json").write_text(json.dumps({"text": "t", "key": "", "typed": typed}))
+    assert Drafts(tmp_path).load("c1") == Draft("t")

@@ -134,6 +134,20 @@ async def test_it_loads_answers_and_steps(tmp_path: Path) -> None:
         os.kill(engine.status.pid, 0)
 
 
+async def test_what_is_in_the_cells_is_asked_of_a_ready_engine_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    async with engine_at(tmp_path) as witness:
+        engine = witness.engine
+        assert await engine.resident([1, 2, 3], owner="me", exact=True) is None
+        await witness.until_ready()
+        assert await engine.resident([1, 2, 3], owner="me", exact=True) == 2
+        assert await engine.resident([1, 2, 3], owner="die", exact=True) is None
+        await witness.until_ready(restarts=1)
+        assert await engine.resident([1], owner="me", exact=False) == 0
+    assert await engine.resident([1, 2], owner="me", exact=False) is None
+
+
 @pytest.mark.parametrize("mode", ["ok", "mute", "refuse", "crash"])
 async def test_a_deleted_conversation_leaves_no_file_whatever_the_engine_does(
     tmp_path: Path, mode: str

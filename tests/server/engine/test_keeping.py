@@ -111,6 +111,25 @@ def test_a_conversation_is_gone_on_with_from_disk_by_the_next_process() -> None:
     assert following.cached == 899 and held.snapshots._bound_bytes == 0
 
 
+def test_what_a_run_would_be_brought_from_the_snapshots_is_told_before_anything_is_read() -> None:
+    model, disk = FakeModel(2000, 6), FakeFiles()
+    held = memory(model, 2000, to=disk)
+    run = Run("a", tokens(1, 900), 900, group="g")
+    compute(held, model, run)
+    finish(held, run)
+    disk.close(1.0)
+    held = memory(FakeModel(2000, 6), 2000, to=FakeFiles(disk.folder))
+
+    def resident(ids: list[int], owner: str = "local") -> int:
+        return held.resident(owner, ids, exact=True)
+
+    assert resident([*run.tokens, 5]) == 899
+    assert resident([*run.tokens[:600], 999, 5]) == 600
+    assert resident([*run.tokens[:20], 999]) == 20
+    assert resident(run.tokens, owner="another") == 0
+    assert held.snapshots._bound_bytes == 0
+
+
 def test_an_edited_conversation_gets_what_it_shares_and_not_a_token_more() -> None:
     model = FakeModel(3000, 6)
     held = memory(model, 3000)

@@ -70,6 +70,25 @@ def test_what_cannot_be_saved_is_computed_again() -> None:
     assert run.seq is not None and model.tokens(run.seq) == run.tokens[:799]
 
 
+def test_what_a_run_would_find_is_told_and_nothing_is_touched_by_asking() -> None:
+    model = FakeModel(1000, 4)
+    held = memory(model, 1000, 4)
+    run = Run("a", tokens(1, 100), 100)
+    compute(held, model, run)
+    steps = len(model.steps)
+
+    def resident(ids: list[int], owner: str = "local", exact: bool = True) -> int:
+        return held.resident(owner, ids, exact=exact)
+
+    assert resident([*run.tokens, 5, 6]) == 99  # of a live run
+    held.keep(run)
+    assert resident([*run.tokens, 5, 6]) == 99  # of a finished one
+    assert resident(run.tokens[:40]) == 39, "the last token's logits are needed"
+    assert resident([*run.tokens[:60], 999]) == 60
+    assert resident(run.tokens, owner="another") == 0 and resident([7]) == 0
+    assert (held.cells.used, len(model.steps)) == (99, steps)
+
+
 def test_cached_prefixes_stay_within_their_cap() -> None:
     model = FakeModel(1000, 6)
     held = memory(model, 1000, 6, cached_max=150)

@@ -20,8 +20,10 @@ from hobnob.server.engine.protocol import (
     Command,
     Configure,
     Forget,
+    Found,
     LoadFailed,
     LoadProgress,
+    Lookup,
     Measured,
     Output,
     Ready,
@@ -131,6 +133,13 @@ def test_from_loading_to_a_reply_and_a_clean_end(process: Process) -> None:
     assert reply[:2] + [token for output in later for token in output.tokens] == reply
     joined = (later[0].replayed or "") + "".join(output.text for output in later)
     assert joined == "".join(output.text for output in outputs)
+
+    # the prompt and the reply are in the cells, all but what only the reply's last token needs
+    process.send(Lookup(5, "local", [*ask, *reply, 1, 2], exact=True))
+    found = process.until(Found)
+    assert (found.id, found.resident) == (5, len(ask) + len(reply) - 1)
+    process.send(Lookup(6, "another", [*ask, *reply], exact=True))
+    assert process.until(Found) == Found(6, 0)
 
     process.send(Shutdown())
     assert process.popen.wait(DEADLINE_SECONDS) == 0

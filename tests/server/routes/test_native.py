@@ -349,9 +349,43 @@ async def test_a_blank_query_is_refused(edge: Edge) -> None:
 
 async def test_a_plan_says_what_would_be_sent_and_sends_nothing(edge: Edge) -> None:
     answer = await edge.call("POST", "/conversations/new/plan", json={"text": "hi"})
-    assert answer.json() == {"prompt_tokens": 3, "n_ctx": 4096, "included": 1, "left_out": []}
+    assert answer.json() == {
+        "text_tokens": 2,
+        "prompt_tokens": 3,
+        "cached_tokens": 0,
+        "n_ctx": 4096,
+        "included": 1,
+        "left_out": [],
+    }
     assert edge.engine.submitted == []
     assert (await edge.call("GET", "/conversations")).json() == {"conversations": []}
+
+
+async def test_a_plan_says_how_much_of_the_prompt_is_there_already(edge: Edge) -> None:
+    id = await finished(edge)
+    edge.engine.in_cells = 7
+    plan = (await edge.call("POST", f"/conversations/{id}/plan", json={"text": "more"})).json()
+    assert (plan["text_tokens"], plan["cached_tokens"], plan["included"]) == (4, 7, 3)
+    ((prompt, owner, exact),) = edge.engine.looked_up
+    assert (len(prompt), owner, exact) == (plan["prompt_tokens"], "local", True)
+    sent = await edge.send("more", id)
+    assert edge.engine.submitted[-1].prompt == prompt and sent["created"]
+
+
+async def test_a_plan_is_made_while_the_weights_load_and_says_what_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    engine = FakeEngine(loading=True)
+    async with edge_at(tmp_path, engine, sockets=False) as edge:
+        plan = (await edge.call("POST", "/conversations/new/plan", json={"text": "hi"})).json()
+        assert (plan["prompt_tokens"], plan["cached_tokens"]) == (3, None)
+
+
+async def test_without_a_model_a_plan_is_refused_with_the_reason(edge: Edge) -> None:
+    edge.engine.fail(message="The file is cut off.")
+    answer = await edge.call("POST", "/conversations/new/plan", json={"text": "hi"})
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "The file is cut off."
 
 
 # ---- warming up
