@@ -68,17 +68,19 @@ class Printing:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        while data := os.read(self.process.stdout.fileno(), 65536):
-            with self._more:
-                self._pieces.append((time.monotonic(), data))
-                self._more.notify_all()
+        with self.process.stdout as stdout:
+            while data := os.read(stdout.fileno(), 65536):
+                with self._more:
+                    self._pieces.append((time.monotonic(), data))
+                    self._more.notify_all()
         with self._more:
             self._over = True
             self._more.notify_all()
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
-        self._complaints = self.process.stderr.read()
+        with self.process.stderr as stderr:
+            self._complaints = stderr.read()
 
 
 @dataclass(frozen=True, slots=True)
