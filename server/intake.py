@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hobnob.server import history, sampling_options
-from hobnob.server.context import Item, Plan, plan
+from hobnob.server import continuing, history, sampling_options
+from hobnob.server.context import MIN_REPLY_TOKENS, Item, Plan, plan
+from hobnob.server.continuing import Kept
 from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
 from hobnob.server.engine.state import EnginePort, EngineState, EngineStatus
 from hobnob.server.errors import (
@@ -24,7 +25,14 @@ from hobnob.server.errors import (
     PromptTooLong,
     TextTooLong,
 )
-from hobnob.server.requests import ROOT, CompletionRequest, ReplyRequest, RunSettings, TurnRequest
+from hobnob.server.requests import (
+    ROOT,
+    CompletionRequest,
+    ContinueRequest,
+    ReplyRequest,
+    RunSettings,
+    TurnRequest,
+)
 from hobnob.server.sampling_options import Options
 from hobnob.store.store import Store
 from hobnob.store.values import Message
@@ -47,6 +55,7 @@ class Prepared:
     exact: bool | None  # whether it is reproducible bit for bit; None: not known yet
     parent: str | None = None  # id of the message that the new one follows
     conversation: str | None = None  # its whole id, where there is one already
+    kept: Kept | None = None  # what the reply begins with
 
     @property
     def prompt(self) -> list[int]:
@@ -177,6 +186,29 @@ class Intake:
         system = _system(request, conversation.system)
         prepared = await self._prepare(system, branch, None, layers, branch[-1].id)
         return replace(prepared, conversation=conversation.id)
+
+    async def continued(self, request: ContinueRequest) -> Prepared:
+        """The prompt of the reply that was cut, as far as the window has room beside its text."""
+        started = _now()
+        conversation = await self._store.conversation(request.owner, request.conversation)
+        *before, reply = await self._store.branch(request.owner, conversation.id, request.message)
+        run = None if reply.run is None else await self._store.run(request.owner, reply.run)
+        text = await self._engine.text()
+        kept = continuing.kept_of(reply, run, text.vocab_hash)
+        options = self._resolve([conversation.settings, kept.options, request.options], text)
+        if any(stop in kept.text for stop in options.sampling.stop):
+            raise InvalidRequest("The reply has one of the stop strings already.", param="stop")
+        system = conversation.system if kept.instructions is None else kept.instructions
+        items = history.items(system, before, text.vocab_hash)
+        n_ctx = expected_n_ctx(self._engine.status, text)
+        reserve = len(kept.tokens) + self._reserve(options, n_ctx)
+        planned = await plan(items, self._engine.render, n_ctx=n_ctx, reserve=reserve)
+        known = len(planned.prompt) + len(kept.tokens)
+        if known + MIN_REPLY_TOKENS > n_ctx:
+            raise PromptTooLong(known, n_ctx)
+        grown = continuing.grown(options, kept)
+        prepared = self._prepared(planned, grown, text, started, before[-1].id)
+        return replace(prepared, conversation=conversation.id, kept=kept, exact=False)
 
     async def completion(self, request: CompletionRequest) -> Prepared:
         """Given messages are taken as they are: what does not fit is refused, not trimmed."""

@@ -223,9 +223,10 @@ class Journal:
 
 
 def _append(live: LiveRun) -> Append:
-    return Append(live.id, [_logged(entry) for entry in live.backlog], live.backlog_end)
+    return Append(live.id, [logged(entry) for entry in live.backlog], live.backlog_end)
 
 
-def _logged(entry: LogEntry) -> LoggedEvent:
+def logged(entry: LogEntry) -> LoggedEvent:
+    """As the store takes it."""
     payload = entry.payload
     return LoggedEvent(entry.seq, payload.TYPE, wire.dump(payload), entry.tokens)

@@ -74,6 +74,23 @@ class ReplyRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ContinueRequest:
+    """Another version of a reply that was cut, which begins with what there is of it."""
+
+    owner: str
+    conversation: str
+    message: str  # id of the reply
+    options: Mapping[str, Any] = field(default_factory=dict)  # over those that it was asked with
+    aside: bool = False
+    idempotency_key: str | None = None
+    interactive: bool = True
+
+    @property
+    def request_hash(self) -> str:
+        return _hash("continue", self.conversation, self.message, dict(self.options), self.aside)
+
+
+@dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """A reply to given messages that is not stored and ends with its client (`/v1`)."""
 

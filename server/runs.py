@@ -12,20 +12,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from hobnob.server import admission, recovery, wire
+from hobnob.server import admission, continuing, recovery, wire
 from hobnob.server.dispatch import Dispatch
 from hobnob.server.engine.state import EnginePort, EngineState
 from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
 from hobnob.server.finished import Finished
 from hobnob.server.intake import Forecast, Intake, Prepared
-from hobnob.server.journal import Journal
+from hobnob.server.journal import Journal, logged
 from hobnob.server.live import Job, LiveRun, Phase
-from hobnob.server.log import Reader, RunLog
-from hobnob.server.requests import CompletionRequest, ReplyRequest, RunSettings, TurnRequest
+from hobnob.server.log import LogEntry, Reader, RunLog
+from hobnob.server.requests import (
+    CompletionRequest,
+    ContinueRequest,
+    ReplyRequest,
+    RunSettings,
+    TurnRequest,
+)
 from hobnob.server.sampling_options import to_params
 from hobnob.server.title import title_from
 from hobnob.store.store import Store
-from hobnob.store.values import LIVE, Damaged, NewRun, Run, Turn
+from hobnob.store.values import LIVE, Damaged, LoggedEvent, NewRun, Run, Turn
 
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
@@ -37,6 +43,9 @@ STOPPING_RETRY_SECONDS = 5
 
 _STOPPING = wire.StreamError("server_stopping", "The server is stopping; the reply will go on.")
 _BROKEN = wire.StreamError("internal", "The server cannot log replies any more and stops.")
+
+
+_Request = TurnRequest | ReplyRequest | ContinueRequest
 
 
 class Runs:
@@ -189,6 +198,32 @@ class Runs:
 
         return await self._store_and_enter(prepared, begin)
 
+    async def accept_continued(self, request: ContinueRequest) -> Turn:
+        """As `accept`, for a version of a reply that was cut, which goes on where that ends."""
+        earlier = await self._earlier(request)
+        if earlier is not None:
+            return earlier
+        self._check_open()
+        prepared = await self._intake.continued(request)
+        assert prepared.parent is not None, "a reply follows a message"
+        parent, conversation = prepared.parent, prepared.conversation or request.conversation
+        new_run = _new_run(prepared, request)
+
+        def opening(turn: Turn) -> list[LoggedEvent]:
+            return [logged(entry) for entry in _opening(prepared, turn)]
+
+        async def begin() -> Turn:
+            return await self._store.begin_reply(
+                request.owner,
+                conversation,
+                parent=parent,
+                run=new_run,
+                aside=request.aside,
+                opening=opening,
+            )
+
+        return await self._store_and_enter(prepared, begin)
+
     async def complete(self, request: CompletionRequest) -> LiveRun:
         """A run in memory only. Read it with `LiveRun.read()`; `abandon` it when the client goes.
 
@@ -310,7 +345,7 @@ class Runs:
             if live.phase is not Phase.ENDED:
                 self._dispatch.drop(live)
 
-    async def _earlier(self, request: TurnRequest | ReplyRequest) -> Turn | None:
+    async def _earlier(self, request: _Request) -> Turn | None:
         """The turn that the same idempotency key made before."""
         if request.idempotency_key is None:
             return None
@@ -358,7 +393,12 @@ class Runs:
         if turn.created:
             run = turn.run
             job = _job(prepared, run.owner, run.id, run.conversation, run.message, run.interactive)
-            self._open(LiveRun(job, stored=True), prepared)
+            live = LiveRun(job, stored=True)
+            if prepared.kept is None:
+                self._open(live, prepared)
+            else:  # its log has begun, like that of a run of an earlier server
+                live.restore(_opening(prepared, turn))
+                self._dispatch.enter(live)
         return turn
 
     def _begun(self, task: asyncio.Task[Turn]) -> None:
@@ -407,14 +447,27 @@ def _reader(log: RunLog, after: int, message_id: str) -> Reader:
     return Reader(log, after)
 
 
-def _new_run(prepared: Prepared, request: TurnRequest | ReplyRequest) -> NewRun:
-    plan = prepared.plan
-    context = {"n_ctx": plan.n_ctx, "included": plan.included, "left_out": plan.left_out}
-    asked = {"options": dict(request.options), "instructions": request.instructions}
+def _opening(prepared: Prepared, turn: Turn) -> list[LogEntry]:
+    assert prepared.kept is not None, "the reply begins with nothing"
+    sampling = prepared.options.sampling
+    return continuing.opening(prepared.kept, sampling.stop, prepared.plan, sampling.seed, turn)
+
+
+def _new_run(prepared: Prepared, request: _Request) -> NewRun:
+    plan, kept = prepared.plan, prepared.kept
+    params = to_params(prepared.options)
+    params["context"] = {"n_ctx": plan.n_ctx, "included": plan.included, "left_out": plan.left_out}
+    if isinstance(request, ContinueRequest):
+        assert kept is not None, "there is something to go on with"
+        options, instructions = {**kept.asked, **request.options}, kept.instructions
+        params[continuing.CONTINUED] = {"message": kept.message, "tokens": len(kept.tokens)}
+    else:
+        options, instructions = dict(request.options), request.instructions
+    params["asked"] = {"options": options, "instructions": instructions}
     return NewRun(
         api="native",
         model=prepared.model,
-        params={**to_params(prepared.options), "context": context, "asked": asked},
+        params=params,
         prompt=plan.prompt,
         vocab_hash=prepared.text.vocab_hash,
         template_hash=prepared.text.template_hash,

@@ -224,13 +224,28 @@ class Store:
         )
 
     async def begin_reply(
-        self, owner: str, conversation: str, *, parent: str, run: NewRun, aside: bool = False
+        self,
+        owner: str,
+        conversation: str,
+        *,
+        parent: str,
+        run: NewRun,
+        aside: bool = False,
+        opening: Callable[[Turn], Sequence[LoggedEvent]] | None = None,
     ) -> Turn:
-        """Another reply to a user's message, and its run. As begin_turn otherwise."""
+        """Another reply to a user's message, and its run. As begin_turn otherwise. `opening`
+        gives the events that its log begins with; the thread that writes calls it."""
         now = self._clock()
         return await self._change(
             lambda c: turns.begin_reply(
-                c, owner, conversation, parent=parent, run=run, aside=aside, now=now
+                c,
+                owner,
+                conversation,
+                parent=parent,
+                run=run,
+                aside=aside,
+                opening=opening,
+                now=now,
             ),
             durable=True,
         )

@@ -7,13 +7,22 @@ runs, and the ends that came with them. All functions run inside the caller's tr
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hobnob.store import conversations, log, messages, runs
 from hobnob.store.conversations import UNSET
-from hobnob.store.values import LIVE, Append, KeyReused, NewRun, NotFound, RunEnd, Turn
+from hobnob.store.values import (
+    LIVE,
+    Append,
+    KeyReused,
+    LoggedEvent,
+    NewRun,
+    NotFound,
+    RunEnd,
+    Turn,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,20 @@ def begin_reply(
     parent: str,
     run: NewRun,
     aside: bool,
+    opening: Callable[[Turn], Sequence[LoggedEvent]] | None = None,
     now: int,
 ) -> Turn:
+    """`opening`: what the log begins with, in the same transaction."""
     if (earlier := _earlier(conn, owner, run)) is not None:
         return earlier
     place = conversations.find(conn, owner, conversation)
     message = messages.find_parent(conn, place, parent, role="user")
-    return _begin_run(conn, owner, place, message, run, aside=aside, now=now)
+    turn = _begin_run(conn, owner, place, message, run, aside=aside, now=now)
+    if opening is None:
+        return turn
+    n = runs.find(conn, owner, turn.run.id)
+    log.append(conn, [log.row(n, event) for event in opening(turn)], [])
+    return get(conn, n, created=True)
 
 
 def get(conn: sqlite3.Connection, run: int, *, created: bool) -> Turn:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from hobnob.server import errors, sampling_options, wire
 from hobnob.server.intake import Forecast
-from hobnob.server.requests import ReplyRequest, TurnRequest
+from hobnob.server.requests import ContinueRequest, ReplyRequest, TurnRequest
 from hobnob.server.routes.bodies import Body, StrictRoute, wrong
 from hobnob.server.runs import Runs
 from hobnob.server.streams import EventStream, native
@@ -71,7 +71,10 @@ class NewMessage(Body):
 
 
 class NewReply(Body):
-    parent: str
+    """To a user's message (`parent`), or beginning with what there is of a reply (`continue`)."""
+
+    parent: str | None = None
+    continue_: str | None = Field(default=None, alias="continue")
     options: dict[str, Any] = {}
     instructions: str | None = None
     aside: bool = False
@@ -211,6 +214,10 @@ class NativeRoutes:
     ) -> Response:
         """Another reply to a user message that is there already."""
         found = await self._store.conversation(LOCAL_OWNER, id)
+        if body.continue_ is not None:
+            return await self._go_on(found, body.continue_, body, _key(idempotency_key))
+        if body.parent is None:
+            raise errors.InvalidRequest("parent or continue: one is needed.", param="parent")
         request = ReplyRequest(
             owner=LOCAL_OWNER,
             conversation=found.id,
@@ -222,6 +229,23 @@ class NativeRoutes:
             interactive=body.interactive,
         )
         return _accepted(await self._runs.accept_reply(request))
+
+    async def _go_on(
+        self, conversation: Conversation, message: str, body: NewReply, key: str | None
+    ) -> Response:
+        for name in ("parent", "instructions"):
+            if getattr(body, name) is not None:
+                raise errors.InvalidRequest(f"{name}: not together with continue.", param=name)
+        request = ContinueRequest(
+            owner=LOCAL_OWNER,
+            conversation=conversation.id,
+            message=message,
+            options=body.options,
+            aside=body.aside,
+            idempotency_key=key,
+            interactive=body.interactive,
+        )
+        return _accepted(await self._runs.accept_continued(request))
 
     async def plan(self, id: str, body: Draft) -> Response:
         """What would go into the prompt if this were sent now."""

@@ -169,6 +169,41 @@ async def test_regenerating_makes_a_sibling(edge: Edge) -> None:
     assert [m["id"] for m in older.json()["messages"]][-1] == ids[0]
 
 
+async def test_a_reply_that_was_cut_goes_on_as_another_version(edge: Edge) -> None:
+    sent = {"text": "hi", "options": {"max_tokens": 2}}
+    turn = (await edge.call("POST", "/conversations/new/messages", json=sent)).json()
+    assert text_of(await stream(edge, turn["run"]["id"])) == "Hello, "
+    path = f"/conversations/{turn['conversation']['id']}/replies"
+    body = {"continue": turn["reply"]["id"], "options": {"max_tokens": 0}}
+    key = {"Idempotency-Key": "k1"}
+    answers = [await edge.call("POST", path, json=body, headers=key) for _ in range(2)]
+    again, repeated = (answer.json() for answer in answers)
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert (again["run"]["id"], repeated["created"]) == (repeated["run"]["id"], False)
+    assert again["message"]["id"] == turn["message"]["id"]
+    assert again["run"]["params"]["continued"] == {"message": turn["reply"]["id"], "tokens": 2}
+    assert text_of(await stream(edge, again["run"]["id"])) == "Hello, world!"
+
+
+async def test_what_cannot_be_gone_on_with_is_refused(edge: Edge) -> None:
+    turn = await edge.send()
+    await stream(edge, turn["run"]["id"])
+    path = f"/conversations/{turn['conversation']['id']}/replies"
+    reply, message = turn["reply"]["id"], turn["message"]["id"]
+    refusals: list[tuple[dict[str, Any], int, str | None]] = [
+        ({"continue": reply}, 409, None),
+        ({"continue": message}, 400, "continue"),
+        ({"continue": "nobody"}, 404, None),
+        ({"continue": reply, "parent": message}, 400, "parent"),
+        ({"continue": reply, "instructions": "x"}, 400, "instructions"),
+        ({}, 400, "parent"),
+    ]
+    for body, status, param in refusals:
+        answer = await edge.call("POST", path, json=body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error.get("param")) == (status, param), error
+
+
 async def test_a_branch_can_be_read_on_to_its_newest_message(edge: Edge) -> None:
     turn = await edge.send("one")
     await stream(edge, turn["run"]["id"])
