@@ -95,15 +95,17 @@ class Trial:
     async def ask(self, text: str, columns: Sequence[Column], told: Told) -> None:
         """Put the prompt to these columns. `told` hears of each that was accepted or refused.
 
-        The first that is accepted makes the message; the others are posted at once. Nothing is
-        raised: why a column was refused is its `trouble`.
+        The first that is accepted makes the message; the others follow in their order, in which
+        they are stored and come back. Nothing is raised: why a column was refused is its
+        `trouble`.
         """
         self.claim(columns)
         rest = list(columns)
         try:
             if text != self.text or self.message is None:
                 rest = await self._begin(text, rest, told)
-            await asyncio.gather(*(self._again(column, told) for column in rest))
+            for column in rest:
+                await self._again(column, told)
         finally:
             for column in columns:
                 column.posting = False

@@ -57,6 +57,22 @@ async def test_the_first_column_makes_the_message_and_the_others_reply_to_it(
     assert trial.live and trial.conversation is not None
 
 
+async def test_the_columns_are_posted_in_their_order_however_long_one_takes(
+    client: FakeClient,
+) -> None:
+    real = client.regenerate
+
+    async def slow_at_first(*args: Any, **fields: Any) -> Any:
+        if fields["options"] == {"seed": 1}:
+            await asyncio.sleep(0.01)
+        return await real(*args, **fields)
+
+    client.regenerate = slow_at_first  # type: ignore[method-assign]
+    columns = [Column(), *(Column(options={"seed": seed}) for seed in (1, 2, 3))]
+    await ask(trial_of(client, *columns))
+    assert [one.options for one in client.asked[1:]] == [{"seed": 1}, {"seed": 2}, {"seed": 3}]
+
+
 async def test_in_a_conversation_the_prompt_follows_the_last_reply(client: FakeClient) -> None:
     talk = client.talk("t", "q", "a")
     await ask(trial_of(client, conversation=talk, parent="c0001-m1"))
