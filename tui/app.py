@@ -298,6 +298,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/search": self.action_search,
             "/find": self.chat.action_find,
             "/regenerate": self.chat.regenerate_last,
+            "/continue": lambda: self.chat.regenerate_last(going_on=True),
             "/edit": self._edit_last,
             "/compare": self.action_compare,
             "/comparisons": self.action_comparisons,

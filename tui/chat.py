@@ -405,15 +405,15 @@ class Chat(Reading):
             self.app.notify("A reply is being written. Esc stops it.", markup=False)
         elif what == "edit":
             self.edit(entry)
-        elif what == "regenerate":
-            self._regenerate(entry)
+        elif what in ("regenerate", "go_on"):
+            self._regenerate(entry, going_on=what == "go_on")
         elif what in ("earlier", "later"):
             self._switch(entry, -1 if what == "earlier" else 1)
         event.stop()
 
-    def regenerate_last(self) -> None:
+    def regenerate_last(self, *, going_on: bool = False) -> None:
         if self.talk.entries and self.talk.live is None:
-            self._regenerate(self.talk.entries[-1])
+            self._regenerate(self.talk.entries[-1], going_on=going_on)
 
     def edit(self, entry: Entry) -> None:
         """Into the input, to be sent in place of itself."""
@@ -429,15 +429,13 @@ class Chat(Reading):
             self.composer.focus()
 
     @work(exclusive=True, group="send")
-    async def _regenerate(self, entry: Entry) -> None:
-        at = self.talk.entries.index(entry)
-        if entry.role == USER:  # its reply is meant
-            at += 1
-        if at >= len(self.talk.entries) or self.talk.entries[at].parent is None:
+    async def _regenerate(self, entry: Entry, *, going_on: bool) -> None:
+        old = self.talk.reply_at(entry)
+        if old is None:
             return
         self._changing = True
         try:
-            reply = await self.talk.regenerate(self.talk.entries[at])
+            reply = await (self.talk.go_on(old) if going_on else self.talk.regenerate(old))
         except ClientError as error:
             self.say_trouble(f"No new reply: {error.message}")
             return

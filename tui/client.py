@@ -248,6 +248,17 @@ class Client:
         )
         return records.turn(raw)
 
+    async def go_on(self, conversation: str, reply: str, *, key: str | None = None) -> Turn:
+        """Another version of a reply that was cut: it begins with its text and goes on, with the
+        same options. Refused for one that ended by itself. As `send` else."""
+        raw = await self._line.json(
+            "POST",
+            f"{_conversation(conversation)}/replies",
+            body={"continue": reply},
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+        )
+        return records.turn(raw)
+
     def stream(self, run: str, after: int = 0) -> AsyncGenerator[Event | Notice, None]:
         """The run's events from number `after` + 1 on, through any number of connections.
 

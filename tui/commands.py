@@ -22,6 +22,7 @@ COMMANDS = {
     "/search": Command("Search everything", "search all conversations", "F3"),
     "/find": Command("Find", "find in this conversation", "Ctrl+F"),
     "/regenerate": Command("New reply", "a new reply to the last message"),
+    "/continue": Command("Go on", "more of the last reply, where it was cut"),
     "/edit": Command("Edit", "change your last message and send it anew"),
     "/compare": Command(
         "Playground", "one prompt against several columns, side by side", "Ctrl+L", on_screen=True

@@ -242,9 +242,12 @@ class LinearChat:
 
     # ---- what the commands use ----------------------------------------------------------------
 
-    def follow(self, reply: Entry) -> None:
-        """Tell a reply to its end. Ctrl+C stops it; a second one does not wait for that."""
+    def follow(self, reply: Entry, *, more: bool = False) -> None:
+        """Tell a reply to its end. Ctrl+C stops it; a second one does not wait for that. `more`:
+        what there is of it was told before."""
         telling = Telling(reply, self._write)
+        if more:
+            telling.pass_over()
         try:
             self.wait(self._follow(reply, telling), lambda: self._stop(reply))
         except KeyboardInterrupt:

@@ -48,6 +48,7 @@ class LinearCommands:
             "/search": self._search,
             "/find": self._find,
             "/regenerate": self._regenerate,
+            "/continue": self._go_on,
             "/copy": self._copy,
             "/code": self._copy_code,
             "/rename": self._rename,
@@ -156,6 +157,11 @@ class LinearCommands:
         reply = self._last_reply()
         if reply is not None and reply.parent is not None:
             self._chat.follow(self._chat.wait(self._chat.talk.regenerate(reply)))
+
+    def _go_on(self) -> None:
+        reply = self._last_reply()
+        if reply is not None:
+            self._chat.follow(self._chat.wait(self._chat.talk.go_on(reply)), more=True)
 
     def _switch(self, step: int) -> None:
         reply = self._last_reply()

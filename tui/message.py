@@ -37,6 +37,7 @@ class MessageView(Growing, Widget, can_focus=True):
         Binding("c", "wish('copy_code')", "Copy code", id="message.copy_code"),
         Binding("e", "wish('edit')", "Edit and resend", id="message.edit"),
         Binding("r", "wish('regenerate')", "New reply", id="message.regenerate"),
+        Binding("m", "wish('go_on')", "More of a reply that was cut", id="message.go_on"),
         Binding("left", "wish('earlier')", "Version before", id="message.earlier"),
         Binding("right", "wish('later')", "Version after", id="message.later"),
         Binding("o,enter", "fold", "Show or hide thoughts", id="message.fold"),

@@ -17,7 +17,7 @@ from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Branch, Conversation, Plan, Turn, build
 from hobnob.tui.reply import OnChange, follow
-from hobnob.tui.transcript import ASSISTANT, Entry, Phase, draft_entry, entry
+from hobnob.tui.transcript import ASSISTANT, USER, Entry, Phase, draft_entry, entry
 
 ROOT = "root"
 """The parent of a first message that was edited: it begins a branch of its own."""
@@ -292,6 +292,21 @@ class Talk:
         turn = await client.regenerate(
             self.conversation.id, reply.parent, options=self._options or None
         )
+        return self._beside(reply, turn)
+
+    async def go_on(self, reply: Entry) -> Entry:
+        """A version of a reply that was cut, which begins with its text and goes on."""
+        assert self.conversation is not None, "a stored reply"
+        client = await self._line.get()
+        return self._beside(reply, await client.go_on(self.conversation.id, reply.id))
+
+    def reply_at(self, entry: Entry) -> Entry | None:
+        """The stored reply that is meant: to a message of the user, what follows it."""
+        at = self.entries.index(entry) + (entry.role == USER)
+        found = self.entries[at] if at < len(self.entries) else None
+        return found if found is not None and found.parent is not None else None
+
+    def _beside(self, reply: Entry, turn: Turn) -> Entry:
         del self.entries[self.entries.index(reply) :]
         made = self._accepted(turn)
         made.siblings = (*(reply.siblings or (reply.id,)), made.id)

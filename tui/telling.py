@@ -58,6 +58,10 @@ class Telling:
         self._held += self._cleaner.push(self._new_text())
         self._text(whole(self._held))
 
+    def pass_over(self) -> None:
+        """What there is of the reply is not to be told. Before anything else."""
+        self._new_text()
+
     def finish(self) -> None:
         """The reply has ended, or is followed no longer: what is left, and how it ended."""
         self._held += self._cleaner.push(self._new_text()) + self._cleaner.flush()
@@ -71,6 +75,8 @@ class Telling:
         for sentence in (words.failure(self._entry), words.stop(self._entry)):
             if sentence:
                 self._say(sentence)
+        if self._entry.cut:
+            self._say("/continue goes on with it")
 
     @property
     def thoughts(self) -> str:

@@ -129,6 +129,12 @@ class Entry:
         return self.phase is not Phase.ENDED
 
     @property
+    def cut(self) -> bool:
+        """Whether it is a reply that has an end, but not its own, and can be gone on with."""
+        cut = self.status in (Status.LENGTH, Status.CANCELLED, Status.FAILED)
+        return cut and self.role == ASSISTANT and not self.live and self.chars > 0
+
+    @property
     def chars(self) -> int:
         return sum(part.chars for part in self.parts)
 

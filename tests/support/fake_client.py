@@ -320,6 +320,14 @@ class FakeClient:
         message = Message(parent, conversation, None, "user", "", "completed")
         return self._turn(conversation, message)
 
+    async def go_on(self, conversation: str, reply: str, *, key: str | None = None) -> Turn:
+        self._refuse(None)
+        self.sent.append({"continue": reply})
+        kept = next(one for one in self.stored[conversation] if one.id == reply)
+        asked = Message(kept.parent or "", conversation, None, "user", "", "completed")
+        turn = self._turn(conversation, asked)
+        return replace(turn, reply=replace(turn.reply, text=kept.text))
+
     def _turn(self, conversation: str, message: Message) -> Turn:
         number = len(self.sent)
         reply = Message(f"r{number}", conversation, message.id, "assistant", "", "running")

@@ -480,6 +480,44 @@ async def test_a_new_reply_stands_beside_the_old_one(client: FakeClient, tmp_pat
         assert client.heads == ["c0001-m1"]
 
 
+def cut_talk(client: FakeClient) -> None:
+    client.talk("t", "question", "half an ans")
+    stored = client.stored["c0001"]
+    stored[-1] = replace(stored[-1], status="length", stop_reason="max_tokens")
+
+
+@pytest.mark.parametrize("keys", [["alt+up", "m"], [*"/continue", "enter"]])
+async def test_a_reply_that_was_cut_goes_on_as_another_version(
+    client: FakeClient, tmp_path: Path, keys: list[str]
+) -> None:
+    cut_talk(client)
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "cut at the token limit · m goes on" in screen_text(pilot))
+        await pilot.press(*keys)
+        await until(pilot, lambda: pilot.app.talk.live is not None)
+        assert client.sent == [{"continue": "c0001-m1"}]
+        await until(pilot, lambda: "half an ans" in screen_text(pilot))
+        client.script.start()
+        client.script.text("half an ans")
+        client.script.text("wer")
+        client.script.finish()
+        await until(pilot, lambda: "‹ 2 of 2 ›" in screen_text(pilot))
+        await until(pilot, lambda: "half an answer" in screen_text(pilot))
+        assert "m goes on" not in screen_text(pilot)
+
+
+async def test_why_a_reply_does_not_go_on_is_said_and_it_stays(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    cut_talk(client)
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "m goes on" in screen_text(pilot))
+        client.refuse = ClientError("conflict", "The reply has ended by itself.")
+        await pilot.press("alt+up", "m")
+        await until(pilot, lambda: "The reply has ended by itself." in screen_text(pilot))
+        assert "half an ans" in screen_text(pilot)
+
+
 async def test_an_edited_message_is_sent_as_a_new_version(
     client: FakeClient, tmp_path: Path
 ) -> None:

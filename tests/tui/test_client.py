@@ -439,6 +439,15 @@ async def test_a_message_that_is_posted_again_has_the_same_key(
     ]
 
 
+async def test_a_reply_is_gone_on_with_under_a_key(server: FakeServer, tmp_path: Path) -> None:
+    async with client_of(server, tmp_path) as client:
+        turn = await client.go_on("abcd", "r1")
+    (asked,) = server.asked("POST", "/conversations/abcd/replies")
+    assert asked.json == {"continue": "r1"}
+    assert asked.headers["idempotency-key"]
+    assert turn.run.id == RUN
+
+
 async def test_two_messages_have_two_keys(server: FakeServer, tmp_path: Path) -> None:
     async with client_of(server, tmp_path) as client:
         await client.send(None, "one")

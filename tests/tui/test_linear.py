@@ -427,6 +427,26 @@ async def test_commands_ask_for_what_they_need(server: FakeServer, hobnob: Cli) 
     assert sent(server) == ["/etc/passwd"]
 
 
+async def test_a_reply_that_was_cut_is_gone_on_with_by_a_command(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    cut = {"id": "r", "role": "assistant", "parent": "m", "text": "A bow", "model": "M"}
+    server.conversations = [{"id": CONVERSATION, "title": "Knots"}]
+    server.messages = [
+        {"id": "m", "role": "user", "text": "Which knot?", "status": "completed"},
+        {**cut, "status": "length", "stop_reason": "max_tokens"},
+    ]
+    server.events = reply_events("A bow", "line.")
+    async with Session(hobnob, "--plain", "-c", env=DUMB) as session:
+        await session.until("M: A bow\r\nYou: ")
+        session.type("/continue\r")
+        await session.until("line.\r\nYou: ")
+        session.type("/quit\r")
+        assert await session.ends() == 0
+    asked = server.asked("POST", f"/conversations/{CONVERSATION}/replies")
+    assert [one.json for one in asked] == [{"continue": "r"}]
+
+
 def test_every_command_runs_or_is_known_not_to() -> None:
     chat = LinearCommands(MagicMock())
     runs = set(chat._does) | {"/quit"}

@@ -107,7 +107,18 @@ def test_words_of_ours_never_stand_inside_a_line_of_the_reply() -> None:
         "hobnob: connected again",
         "Two.",
         "hobnob: cut at the token limit",
+        "hobnob: /continue goes on with it",
     ]
+
+
+def test_what_was_told_before_the_cut_is_not_told_again() -> None:
+    kept = Message("r", "c", role="assistant", text="One. T", status="running", model="M")
+    told = Told(entry(kept))
+    told.telling.pass_over()
+    told.hear(wire.BlockStart(0), wire.BlockDelta(0, "One. T"), wire.BlockDelta(0, "wo."))
+    told.hear(wire.BlockStop(0), wire.MessageStop("completed", "end_turn"))
+    told.telling.finish()
+    assert told.text == "M: wo.\n"
 
 
 def test_what_was_left_out_and_what_is_not_saved_is_told_once() -> None:
