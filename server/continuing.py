@@ -30,7 +30,8 @@ _NO_CHARACTER = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a new run takes over from one that was cut."""
+    """What a new run takes over from one that was cut. With no ids, though there is text, these
+    are to be made from it: another tokenizer's, or lost with a damaged log."""
 
     message: str  # id of the reply
     text: str
@@ -48,16 +49,18 @@ def kept_of(reply: Message, run: Run | None, vocab_hash: str) -> Kept:
         raise Conflict("The reply is still being written.")
     if reply.status not in CUT:
         raise Conflict("The reply has ended by itself; there is nothing to go on with.")
-    tokens = list(reply.tokens or [])
-    if reply.vocab_hash != vocab_hash or (reply.text and not tokens):
-        raise Conflict("The reply was written by another model, which alone can go on with it.")
+    ours = reply.vocab_hash == vocab_hash
+    tokens = list(reply.tokens or []) if ours else []
+    options = _options_of(run) if run is not None else {}
+    if not ours:
+        options.pop("logit_bias", None)  # of ids that mean something else here
     asked = _object(run.params.get("asked")) if run is not None else {}
     instructions = asked.get("instructions")
     return Kept(
         message=reply.id,
-        text=reply.text,
+        text=reply.text if tokens else reply.text.rstrip(_NO_CHARACTER),
         tokens=tokens,
-        options=_options_of(run) if run is not None else {},
+        options=options,
         asked=_object(asked.get("options")),
         instructions=instructions if isinstance(instructions, str) else None,
     )

@@ -195,6 +195,8 @@ class Intake:
         run = None if reply.run is None else await self._store.run(request.owner, reply.run)
         text = await self._engine.text()
         kept = continuing.kept_of(reply, run, text.vocab_hash)
+        if kept.text and not kept.tokens:
+            kept = replace(kept, tokens=await self._engine.tokenize(kept.text, inside=True))
         options = self._resolve([conversation.settings, kept.options, request.options], text)
         if any(stop in kept.text for stop in options.sampling.stop):
             raise InvalidRequest("The reply has one of the stop strings already.", param="stop")

@@ -41,7 +41,7 @@ class AbsentEngine:
     ) -> list[int]:
         raise ModelUnavailable(self._failure.message)
 
-    async def tokenize(self, text: str) -> list[int]:
+    async def tokenize(self, text: str, *, inside: bool = False) -> list[int]:
         raise ModelUnavailable(self._failure.message)
 
     async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:

@@ -140,9 +140,10 @@ class Engine:
         question = Render(self._questions.next_id(), messages, add_generation_prompt)
         return await self._bounded(self._questions.put(question))
 
-    async def tokenize(self, text: str) -> list[int]:
+    async def tokenize(self, text: str, *, inside: bool = False) -> list[int]:
         self._refuse_if_over()
-        return await self._bounded(self._questions.put(Tokenize(self._questions.next_id(), text)))
+        question = Tokenize(self._questions.next_id(), text, inside)
+        return await self._bounded(self._questions.put(question))
 
     async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
         """Leading tokens that a run would not compute; None where that is not known now."""

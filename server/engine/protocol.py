@@ -132,6 +132,7 @@ class Tokenize(Message, frozen=True, tag=True, array_like=True):
 
     id: int
     text: str
+    inside: bool = False  # it goes on from other text, so no space belongs before it
 
 
 class Forget(Message, frozen=True, tag=True, array_like=True):

@@ -90,7 +90,8 @@ class EnginePort(Protocol):
     ) -> list[int]:
         """Token ids of the messages through the chat template. Survives a restart."""
 
-    async def tokenize(self, text: str) -> list[int]: ...
+    async def tokenize(self, text: str, *, inside: bool = False) -> list[int]:
+        """Token ids of plain text; `inside`: text that goes on from other text."""
 
     async def resident(self, prompt: list[int], *, owner: str, exact: bool) -> int | None:
         """Leading tokens that a run would not compute; None where that is not known now."""

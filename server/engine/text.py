@@ -117,11 +117,12 @@ class TextService:
             ids.insert(0, self._vocab.bos)
         return ids
 
-    def tokenize(self, text: str) -> list[int]:
-        """Ids of plain text; special tokens are text like any other. Raises TemplateError."""
+    def tokenize(self, text: str, *, inside: bool = False) -> list[int]:
+        """Ids of plain text; special tokens are text like any other. `inside`: it goes on from
+        other text. Raises TemplateError."""
         self._check_length(len(text))
         try:
-            return self._tokenizer.ids(_clean(text))
+            return self._tokenizer.ids(_clean(text), inside)
         except LlamaError as error:
             raise TemplateError(str(error)) from error
 

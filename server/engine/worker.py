@@ -150,7 +150,7 @@ class TextThread:
                 if isinstance(asked, Render):
                     tokens = service.render(asked.messages, asked.add_generation_prompt)
                 else:
-                    tokens = service.tokenize(asked.text)
+                    tokens = service.tokenize(asked.text, inside=asked.inside)
             except TemplateError as error:
                 too_long = isinstance(error, TextTooLong)
                 self._send(Rendered(asked.id, error=str(error), too_long=too_long))

@@ -22,7 +22,7 @@ WHOLE = "Hello, world!"
 CUT = "Hello, "
 
 
-async def cut_after_two(bench: Bench, **fields: Any) -> Turn:
+async def cut_short(bench: Bench, **fields: Any) -> Turn:
     """A reply that `max_tokens` ended."""
     fields.setdefault("options", {"max_tokens": 2})
     turn = await bench.send(**fields)
@@ -38,7 +38,7 @@ async def go_on(bench: Bench, turn: Turn, **fields: Any) -> Turn:
 
 async def test_a_reply_cut_by_the_limit_goes_on_as_another_version(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
-        cut = await cut_after_two(bench)
+        cut = await cut_short(bench)
         turn = await go_on(bench, cut, options={"max_tokens": 0})
         assert turn.message.id == cut.message.id
         assert turn.reply.text == CUT  # to be seen before the engine has said a word
@@ -59,7 +59,7 @@ async def test_the_engine_gets_the_same_prompt_seed_and_options_and_the_kept_ids
 ) -> None:
     async with bench_at(tmp_path) as bench:
         options = {"max_tokens": 2, "temperature": 0.3, "seed": 99}
-        cut = await cut_after_two(bench, options=options, instructions="Be brief.")
+        cut = await cut_short(bench, options=options, instructions="Be brief.")
         await go_on(bench, cut)
         first, second = bench.engine.submitted
         assert second.prompt == first.prompt
@@ -92,7 +92,7 @@ async def test_its_deltas_are_the_stored_text_also_for_a_reader_that_comes_late(
     tmp_path: Path,
 ) -> None:
     async with bench_at(tmp_path) as bench:
-        turn = await go_on(bench, await cut_after_two(bench), options={"max_tokens": 0})
+        turn = await go_on(bench, await cut_short(bench), options={"max_tokens": 0})
         start = await next_of(await bench.runs.follow(OWNER, turn.run.id), wire.MessageStart)
         assert (start.message, start.run) == (turn.reply.id, turn.run.id)
         await bench.finish(turn)
@@ -106,7 +106,7 @@ async def test_it_goes_on_after_a_restart_of_the_server_before_the_engine_spoke(
     tmp_path: Path,
 ) -> None:
     async with bench_at(tmp_path) as bench:
-        turn = await go_on(bench, await cut_after_two(bench), options={"max_tokens": 0})
+        turn = await go_on(bench, await cut_short(bench), options={"max_tokens": 0})
     async with bench_at(tmp_path) as bench:
         assert text_of(await bench.finish(turn)) == WHOLE
         assert (await bench.saved(turn)).tokens == [FIRST_TOKEN + n for n in range(4)]
@@ -147,7 +147,7 @@ async def test_the_same_key_makes_one_turn_and_another_request_under_it_conflict
     tmp_path: Path,
 ) -> None:
     async with bench_at(tmp_path) as bench:
-        cut = await cut_after_two(bench)
+        cut = await cut_short(bench)
         turns = await asyncio.gather(
             *(go_on(bench, cut, idempotency_key="k1", options={"top_k": 3}) for _ in range(3))
         )
@@ -174,17 +174,27 @@ async def test_a_reply_that_ended_by_itself_or_is_being_written_is_refused(tmp_p
         assert len(await bench.store.messages(OWNER, place)) == 2
 
 
-async def test_the_ids_of_another_models_tokenizer_are_not_gone_on_with(tmp_path: Path) -> None:
-    async with bench_at(tmp_path) as bench:
-        cut = await cut_after_two(bench)
+async def test_with_another_models_tokenizer_the_ids_are_made_from_the_text(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path, FakeEngine(list(WHOLE))) as bench:
+        options = {"max_tokens": len(CUT), "logit_bias": {"4": 1.0}}
+        cut = await cut_short(bench, options=options)
         bench.engine.become_text(msgspec.structs.replace(TEXT_READY, vocab_hash="vocab-2"))
-        with pytest.raises(Conflict, match="another model"):
-            await go_on(bench, cut)
+        turn = await go_on(bench, cut, options={"max_tokens": 0})
+        assert turn.reply.text == CUT
+        submit = bench.engine.submitted[-1]
+        assert submit.emitted == [ord(character) for character in CUT]
+        assert submit.sampling.logit_bias == {}
+        assert text_of(await bench.finish(turn)) == WHOLE
+        saved = await bench.saved(turn)
+        assert saved.vocab_hash == "vocab-2"
+        assert saved.tokens is not None and saved.tokens[: len(CUT)] == submit.emitted
 
 
 async def test_a_stop_string_that_is_in_the_text_already_is_refused(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
-        cut = await cut_after_two(bench)
+        cut = await cut_short(bench)
         with pytest.raises(InvalidRequest):
             await go_on(bench, cut, options={"stop": ["ell"]})
 

@@ -106,7 +106,7 @@ class FakeEngine:
             raise InvalidRequest(self.template_error, param="messages")
         return prompt_of(messages)
 
-    async def tokenize(self, text: str) -> list[int]:
+    async def tokenize(self, text: str, *, inside: bool = False) -> list[int]:
         self._refuse()
         return [ord(character) % N_VOCAB for character in text]
 

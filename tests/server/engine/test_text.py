@@ -365,6 +365,12 @@ def test_sentencepiece_is_given_no_long_text_since_its_time_is_quadratic(
     assert max(lengths) <= MAX_CHUNK_CHARS + 1
 
 
+def test_text_that_goes_on_from_other_text_gets_no_space(opened: Open) -> None:
+    service = opened(spm_vocab({"<s>": CONTROL, "</s>": CONTROL}, []))
+    assert written(service, service.tokenize("Hi you")) == " Hi you"
+    assert written(service, service.tokenize("Hi you", inside=True)) == "Hi you"
+
+
 def test_ordinary_text_is_never_cut_in_a_byte_level_vocabulary() -> None:
     text = "Some words, in lines.\n" * 1000 + "x" * (MAX_CHUNK_CHARS - 100)
     assert list(_chunks(text, everywhere=False)) == [text]
