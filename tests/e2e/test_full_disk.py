@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
 SCRIPT = Path(__file__).parents[1] / "support" / "full_disk.py"
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 SIZE = "8m"

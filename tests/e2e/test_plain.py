@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from support_cli import Cli
 from support_e2e import GREEDY, Home, kill
 from support_session import Session
@@ -13,7 +12,6 @@ PROMPT = "Count from one to forty, in words, one number after the other."
 OPTIONS = (*GREEDY, "-o", "max_tokens", "80", "-o", "ignore_eos", "true")
 
 
-@pytest.mark.alone
 async def test_a_plain_chat_goes_on_after_kill_9_of_the_server(home: Home) -> None:
     async with Session(Cli(home.path), "--plain", *OPTIONS, env={"TERM": "dumb"}) as session:
         await session.until("You: ")

@@ -15,7 +15,6 @@ from cutting_proxy import cutting_proxy
 from support_e2e import BINARY, GREEDY, Home, kill, read_rest, read_some, wait_for
 
 ROUNDS = int(os.environ.get("HOBNOB_ROUNDS", "1"))
-pytestmark = pytest.mark.alone
 PROMPT = "Count from one to forty, in words, one number after the other."
 ASK = ("ask", *GREEDY, "-o", "max_tokens", "120", "-o", "ignore_eos", "true", PROMPT)
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import httpx
 import openai
-import pytest
 from support_e2e import Home, read_rest, read_some, wait_for
 
-pytestmark = pytest.mark.alone
 COUNT = ("-o", "max_tokens", "60", "-o", "ignore_eos", "true")
 
 
