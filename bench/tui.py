@@ -239,7 +239,7 @@ async def terminal(server: FakeServer, size: tuple[int, int]) -> AsyncIterator[T
             start_new_session=True,
             env=kept
             | {"HOBNOB_HOME": home, "HOBNOB_URL": server.url, "HOBNOB_KEY": KEY}
-            | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "HOBNOB_THEME": "dark"},
         )
         os.close(slave)
         shown = Terminal(master, process)

@@ -139,7 +139,20 @@ class Composer(TextArea):
             return
         if event.is_printable or event.key in ("backspace", "delete"):
             self._prompts.leave()
-        await super()._on_key(event)
+        if event.is_printable or not await self._acts(event):
+            await super()._on_key(event)
+
+    async def _acts(self, event: events.Key) -> bool:
+        """Do what a key is bound to here. Textual does so only when the key has gone up to the app
+        and nobody wanted it: letters that come with it (a slow line, a busy app) overtook it."""
+        found = self.screen.active_bindings.get(event.key)
+        if found is None or found.node is not self or not found.enabled:
+            return False
+        if not await self.app.run_action(found.binding.action, self):
+            return False  # there was nothing to do, as for a copy of nothing: the app may know more
+        event.stop()
+        event.prevent_default()
+        return True
 
     def _offered(self, key: str) -> bool:
         """Whether the key was meant for what is offered."""

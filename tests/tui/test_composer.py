@@ -56,6 +56,16 @@ async def test_enter_sends_and_ctrl_j_makes_a_line(tmp_path: Path) -> None:
         assert app.sent == ["ab\ncd"]
 
 
+async def test_keys_that_come_at_once_act_in_their_order(tmp_path: Path) -> None:
+    """As over a slow line, or while the app is busy."""
+    async with host(tmp_path) as (pilot, app, composer):
+        keys = ["t", "e", "h", "backspace", "backspace", "h", "e", "left", "x", "ctrl+j", "y"]
+        for key in keys:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert composer.text == "thx\nye"
+
+
 @pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
 async def test_every_key_for_a_new_line_makes_one(tmp_path: Path, key: str) -> None:
     async with host(tmp_path) as (pilot, app, composer):
