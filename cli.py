@@ -451,7 +451,8 @@ def _flush(code: int) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if isinstance(error, BrokenPipeError):
             return Exit.CLOSED_OUTPUT
-        print(f"hobnob: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        if code != Exit.OUTPUT:  # else it has been said: what failed to go out is still there
+            print(f"hobnob: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return Exit.OUTPUT
     return code
 

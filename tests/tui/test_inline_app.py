@@ -327,11 +327,11 @@ async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
         async with asyncio.timeout(30):
             while True:
                 shown = await tmux("capture-pane", "-pJ", "-S", "-200")
-                if "Ctrl+P commands" in shown:
+                # On a busy machine a resize may come after a drawing: it is drawn once more.
+                if "Ctrl+P commands" in shown and shown.count(READY) == 1:
                     break
                 await asyncio.sleep(0.05)
         assert shown.count("some long unsent words") == 1
-        assert shown.count(READY) == 1
         assert shown.count("A paragraph") == 6
         await tmux("send-keys", "C-q")
         shown = await until("To go on")
