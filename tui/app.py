@@ -41,9 +41,11 @@ from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import Chosen, SearchScreen
+from hobnob.tui.settings_form import ConversationForm
 from hobnob.tui.sidebar import Sidebar
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER
+from hobnob.tui.tuning import AS_USUAL
 
 QUIT_AGAIN_SECONDS = 1.5
 CLOSE_SECONDS = 1.0
@@ -240,6 +242,18 @@ class HobnobApp(ListingApp, ComparingApp):
             self.say("")
             self._watch_model()
 
+    @work(exclusive=True, group="tune")
+    async def action_tune(self, prompt_first: bool = False) -> None:
+        """System prompt and sampling options of this conversation."""
+        if self.talk.id is None and self.talk.entries:
+            self.notify("A message is on its way. Try it again after that.", markup=False)
+            return
+        form = ConversationForm(self.talk, prompt_first=prompt_first)
+        if await self.push_screen_wait(form):
+            self.chat.tuned()
+            words = f"From the next message on: {self.talk.tuning.words or AS_USUAL}"
+            self.notify(words, timeout=4, markup=False)
+
     def action_help(self) -> None:
         """The keys; those of what has the focus come first."""
         if isinstance(self.screen, HelpScreen):
@@ -305,6 +319,8 @@ class HobnobApp(ListingApp, ComparingApp):
             "/copy": self._copy_last,
             "/code": self._copy_last_code,
             "/rename": self._rename_this,
+            "/system": partial(self.action_tune, True),
+            "/settings": self.action_tune,
             "/theme": self.action_change_theme,
             "/model": self.action_model,
             "/status": self.action_panel,

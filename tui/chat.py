@@ -12,13 +12,12 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from hobnob.tui import moves, sidebar
+from hobnob.tui import moves
 from hobnob.tui.clean import clean
 from hobnob.tui.commands import COMMANDS, matching
 from hobnob.tui.completions import Completions
@@ -36,6 +35,7 @@ from hobnob.tui.prompts import Prompts
 from hobnob.tui.reading import Reading
 from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
+from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
@@ -84,9 +84,7 @@ class Chat(Reading):
         self._typing = False  # there is something in the input
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="titlebar"):
-            yield Static(id="title", markup=False)
-            yield Static(id="model", markup=False)
+        yield TitleBar()
         yield Static(id="banner", markup=False)
         yield Static(WELCOME, id="welcome", markup=False)
         yield self._view
@@ -335,18 +333,19 @@ class Chat(Reading):
             self.query_one("#hint", Static).update(Content(words))
 
     def show_title(self) -> None:
-        conversation = self.talk.conversation
-        words = sidebar.title(conversation) if conversation else "New conversation"
-        self.query_one("#title", Static).update(Content(words))
+        self.query_one(TitleBar).show(self.talk)
+
+    def tuned(self) -> None:
+        """The conversation is asked with another system prompt, or other options."""
+        self.show_title()
+        self._ask_outlook()
 
     def _show_welcome(self) -> None:
         self.query_one("#welcome").display = not self.talk.entries
         self.view.display = bool(self.talk.entries)
 
     def say_model(self, words: str, *, failed: bool, starter: bool) -> None:
-        model = self.query_one("#model", Static)
-        model.update(Content(words))
-        model.set_class(failed, "failed")
+        self.query_one(TitleBar).say_model(words, failed=failed)
         self.query_one("#welcome", Static).update(Content(WELCOME + (STARTER if starter else "")))
         self._ask_outlook()
 

@@ -199,16 +199,17 @@ class Client:
         instructions: str | None = None,
         aside: bool = False,
         system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         title: str | None = None,
         key: str | None = None,
     ) -> Turn:
         """Post a user message; its reply is read with `stream(turn.run.id)`.
 
-        None starts a new conversation, with `system` and `title` if given (on an existing one,
-        change them with `update_conversation`). `parent` answers another message than the
-        conversation's head; "root" begins a new branch. `instructions` are the system prompt of
-        this reply alone; a reply `aside` does not become the conversation's head. `key` is the
-        idempotency key, for a caller that wants to repeat the call itself.
+        None starts a new conversation, with `system`, `settings` and `title` if given (on an
+        existing one, change them with `update_conversation`). `parent` answers another message
+        than the conversation's head; "root" begins a new branch. `instructions` are the system
+        prompt of this reply alone; a reply `aside` does not become the conversation's head. `key`
+        is the idempotency key, for a caller that wants to repeat the call itself.
         """
         body = _given(
             text=text,
@@ -217,6 +218,7 @@ class Client:
             instructions=instructions,
             aside=aside or None,
             system=system,
+            settings=settings,
             title=title,
         )
         raw = await self._line.json(
@@ -318,11 +320,12 @@ class Client:
         parent: str | None = None,
         options: Mapping[str, Any] | None = None,
         system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """What `send` with the same arguments would put into the prompt, and leave out; a
         records.Plan as JSON."""
         path = f"{_conversation(conversation or 'new')}/plan"
-        body = _given(text=text, parent=parent, options=options, system=system)
+        body = _given(text=text, parent=parent, options=options, system=system, settings=settings)
         return await self._object("POST", path, body=body)
 
     async def warm(self, conversation: str) -> None:

@@ -31,6 +31,8 @@ COMMANDS = {
     "/copy": Command("Copy the last reply", "copy the last reply"),
     "/code": Command("Copy code", "copy the last code block"),
     "/rename": Command("Rename", "rename this conversation"),
+    "/system": Command("System prompt", "what the model is told first, in this conversation"),
+    "/settings": Command("Parameters", "sampling options of this conversation: temperature=0.2"),
     "/theme": Command("Colours", "choose the colours", on_screen=True),
     "/model": Command("Model", "choose the model that answers", on_screen=True),
     "/status": Command("Status", "what the server does at this moment", "F2", on_screen=True),

@@ -71,11 +71,20 @@ class Column:
 
 def label(column: Column) -> str:
     """What is special about a column, in one line."""
-    facts = [f"{name} {_short(value)}" for name, value in column.options.items()]
+    parts = facts(column.options)
     if column.instructions is not None:
         prompt = one_line(column.instructions).strip()
-        facts.append(f"“{shorten(prompt, PROMPT_CELLS)}”" if prompt else "no system prompt")
-    return clean(words.SEPARATOR.join(facts)) or USUAL
+        parts.append(f"“{shorten(prompt, PROMPT_CELLS)}”" if prompt else "no system prompt")
+    return facts_line(parts) or USUAL
+
+
+def facts(options: Mapping[str, Any]) -> list[str]:
+    """The options in words, each in as few as can be."""
+    return [f"{name} {_short(value)}" for name, value in options.items()]
+
+
+def facts_line(parts: Sequence[str]) -> str:
+    return clean(words.SEPARATOR.join(parts))
 
 
 def settings_line(options: Mapping[str, Any]) -> str:

@@ -82,6 +82,7 @@ class ComparingApp(CopyingApp):
             self.talk.conversation,
             parent=entries[-1].id if entries else None,
             system=self.talk.system,
+            settings=self.talk.settings,
             options=self.talk.options,
         )
         await self._visit(trial, draft)

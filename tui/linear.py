@@ -298,8 +298,9 @@ class LinearChat:
         found = [entry for entry in entries if entry.id == at]
         conversation = self.talk.conversation
         title = one_line(conversation.title) if conversation else ""
-        count = self.talk.earlier + len(entries)
-        self.say(f"{title or 'Untitled'}, {count} messages; /show tells them all")
+        count = f"{self.talk.earlier + len(entries)} messages"
+        about = ", ".join(filter(None, [title or "Untitled", count, self.talk.tuning.words]))
+        self.say(f"{about}; /show tells them all")
         self.tell(found or entries[-LAST_MESSAGES:])
         self.wait(self.talk.warm())
 
@@ -333,13 +334,13 @@ class LinearChat:
         """The input will begin with this text."""
         self._retry = Draft(text)
 
-    def ask(self, asked: str) -> str:
-        """One line from the user; empty when they leave it."""
+    def ask(self, asked: str, text: str = "") -> str:
+        """What the user makes of a text; the same when they leave it."""
         try:
-            return self._read(asked).strip()
+            return self._read(asked, text).strip()
         except (EOFError, KeyboardInterrupt, ValueError):
             self._write("\n")
-            return ""
+            return text
 
     def _read(
         self,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hobnob.tui import clipboard, commands, words
-from hobnob.tui.clean import one_line
+from hobnob.tui.clean import clean, one_line
+from hobnob.tui.compare import read_settings
 from hobnob.tui.records import Conversation, Hit
 from hobnob.tui.telling import Telling
 from hobnob.tui.transcript import ASSISTANT, USER, Entry
+from hobnob.tui.tuning import AS_USUAL, Tuning
 
 if TYPE_CHECKING:
     from hobnob.tui.linear import LinearChat
@@ -52,6 +55,8 @@ class LinearCommands:
             "/copy": self._copy,
             "/code": self._copy_code,
             "/rename": self._rename,
+            "/system": self._system,
+            "/settings": self._settings,
             "/help": self._help,
             "/show": self._show,
             "/edit": self._edit,
@@ -126,6 +131,31 @@ class LinearCommands:
     async def _renamed(self, id: str, title: str) -> None:
         client = await self._chat.line.get()
         self._chat.talk.conversation = await client.update_conversation(id, title=title)
+
+    def _system(self) -> None:
+        now = self._chat.talk.tuning
+        self._chat.say("an empty system prompt takes it away; Ctrl+C leaves it as it is")
+        before = now.system or ""
+        typed = self._chat.ask("System prompt: ", before)
+        if typed not in (before, clean(before).strip()):
+            self._tune(replace(now, system=typed))
+
+    def _settings(self) -> None:
+        now = self._chat.talk.tuning
+        self._chat.say("temperature=0.2 seed=7, or nothing; Ctrl+C leaves them as they are")
+        typed = self._chat.ask("Parameters: ", now.line)
+        if typed == now.line:
+            return
+        try:
+            settings = read_settings(typed)
+        except ValueError as error:
+            self._chat.say(str(error))
+            return
+        self._tune(replace(now, settings=settings))
+
+    def _tune(self, wanted: Tuning) -> None:
+        self._chat.wait(self._chat.talk.tune(wanted))
+        self._chat.say(f"from the next message on: {self._chat.talk.tuning.words or AS_USUAL}")
 
     def _reconnect(self) -> None:
         if self._chat.line.client is None:

@@ -6,10 +6,11 @@ A message that was not accepted leaves no trace here, so that it can be sent aga
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hobnob.server import wire
 from hobnob.tui.joint import Joint, joint
@@ -18,6 +19,10 @@ from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Branch, Conversation, Plan, Turn, build
 from hobnob.tui.reply import OnChange, follow
 from hobnob.tui.transcript import ASSISTANT, USER, Entry, Phase, draft_entry, entry
+from hobnob.tui.tuning import Tuning
+
+if TYPE_CHECKING:
+    from hobnob.tui.client import Client
 
 ROOT = "root"
 """The parent of a first message that was edited: it begins a branch of its own."""
@@ -26,6 +31,11 @@ FIRST_MESSAGES = 20
 PAGE = 100
 """What is read of it when more is wanted."""
 LARGEST_PAGE = 500
+CHECK_SECONDS = 3.0
+"""How long a server may take to refuse what a new conversation shall be asked with: it does so
+before it waits for a model. What it has not refused by then is looked at with the message."""
+WRONG = frozenset({"invalid_request", "prompt_too_long"})
+"""Refusals of these settings, not of everything."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +56,9 @@ class Talk:
         self, line: Line, *, system: str | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
         self._line = line
-        self._system = system
+        self._usual = Tuning(system)
+        self._new = self._usual
+        """Of the conversation that is still to be made."""
         self._options = dict(options or {})
         self.conversation: Conversation | None = None
         self.entries: list[Entry] = []
@@ -67,12 +79,24 @@ class Talk:
     @property
     def system(self) -> str | None:
         """The system prompt of a conversation that is still to be made."""
-        return self._system
+        return self._new.system
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The sampling options of a conversation that is still to be made."""
+        return self._new.settings
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What every message here is sent with."""
+        """What every message here is sent with; it goes before the conversation's settings."""
         return self._options
+
+    @property
+    def tuning(self) -> Tuning:
+        """What the next message is asked with."""
+        known = self.conversation
+        own = self._new if known is None else Tuning(known.system, known.settings)
+        return Tuning(own.system, {**own.settings, **self._options})
 
     @property
     def live(self) -> Entry | None:
@@ -128,6 +152,7 @@ class Talk:
     def clear(self) -> None:
         """Nothing is open."""
         self.conversation, self.entries, self.earlier = None, [], 0
+        self._new = self._usual
 
     async def warm(self) -> None:
         """Something will be written here: the server may prepare. Never fails, waits for nothing
@@ -140,7 +165,7 @@ class Talk:
             return  # it was only a wish
 
     def _take(self, branch: Branch) -> None:
-        self.conversation = branch.conversation
+        self.conversation, self._new = branch.conversation, self._usual
         self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
         self.earlier = branch.earlier
         self._lost = self._passed_over = None
@@ -221,6 +246,39 @@ class Talk:
         """What is open elsewhere is not shown here."""
         self._passed_over = self.conversation.head if self.conversation else None
 
+    # ---- system prompt and sampling options ---------------------------------------------------
+
+    async def tune(self, wanted: Tuning) -> None:
+        """This conversation is asked so from now on. Raises ClientError, and nothing changed."""
+        before, open = self.tuning, self.conversation
+        system = wanted.system if (wanted.system or "").strip() else None
+        settings = dict(wanted.settings)
+        client = await self._line.get()
+        if open is None:
+            await self._check(client, Tuning(system, settings))
+            self._new = Tuning(system, settings)
+        else:
+            changes: dict[str, Any] = {}
+            if system != open.system:
+                changes["system"] = system
+            if settings != before.settings:
+                changes["settings"] = settings
+            if changes:
+                self.adopt(await client.update_conversation(open.id, **changes))
+        if settings != before.settings:
+            self._options = {}  # they were shown among the settings, and are settings now
+
+    async def _check(self, client: Client, wanted: Tuning) -> None:
+        """Raises ClientError where a new conversation cannot be asked so."""
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await client.plan(None, ".", system=wanted.system, settings=wanted.settings)
+        except TimeoutError:
+            return
+        except ClientError as error:
+            if error.code in WRONG:
+                raise
+
     # ---- writing ------------------------------------------------------------------------------
 
     def prepare(self, text: str, *, instead_of: Entry | None = None, key: str = "") -> Outgoing:
@@ -250,7 +308,8 @@ class Talk:
             out.text,
             parent=out.parent,
             options=self._options or None,
-            system=self._system if self.id is None else None,
+            system=self._new.system if self.id is None else None,
+            settings=(self._new.settings or None) if self.id is None else None,
             key=out.key,
         )
         sent = out.entry
@@ -272,7 +331,8 @@ class Talk:
             text,
             parent=None if new else parent,
             options=self._options or None,
-            system=self._system if new else None,
+            system=self._new.system if new else None,
+            settings=(self._new.settings or None) if new else None,
         )
         return build(Plan, raw)
 
@@ -313,7 +373,7 @@ class Talk:
         return made
 
     def _accepted(self, turn: Turn) -> Entry:
-        self.conversation = turn.conversation
+        self.conversation, self._new = turn.conversation, self._usual
         made = entry(replace(turn.reply, status=wire.Status.QUEUED, run=turn.run.id))
         self.entries.append(made)
         return made

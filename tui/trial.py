@@ -36,13 +36,15 @@ class Trial:
         *,
         parent: str | None = None,
         system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`parent`: the reply that the prompt follows. `system`: of a new conversation.
+        """`parent`: the reply that the prompt follows. `system`, `settings`: of a new conversation.
         `options`: of every column that does not say otherwise."""
         self._line = line
         self._parent = parent
         self._system = system
+        self._settings = settings
         self._options = dict(options or {})
         self.conversation = conversation
         self.message: str | None = None  # id of the prompt, once it was accepted
@@ -138,6 +140,7 @@ class Trial:
             instructions=column.instructions,
             aside=True,
             system=self._system if new else None,
+            settings=(self._settings or None) if new else None,
             key=_key(column, text),
         )
         self.message = turn.message.id

@@ -271,6 +271,7 @@ class FakeClient:
         return Branch(self.talks[id], list(shown), dict(self.siblings), earlier)
 
     async def update_conversation(self, id: str, **changes: Any) -> Conversation:
+        self._check(changes.get("settings"))
         if "head" in changes:
             self.heads.append(changes["head"])
         self._write(id, **changes)
@@ -289,13 +290,15 @@ class FakeClient:
         instructions: str | None = None,
         aside: bool = False,
         system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Turn:
-        self._refuse(options)
+        self._refuse({**(settings or {}), **(options or {})})
         self.sent.append({"conversation": conversation, "text": text, "parent": parent, "key": key})
         self.asked.append(Asked(text, parent, options, instructions, aside, key))
         if conversation is None:
             conversation = self.talk(text[:20]).id
+            self._write(conversation, system=system, settings=dict(settings or {}))
         number = len(self.sent)
         if parent is not None:
             self._parents[f"u{number}"] = parent
@@ -349,10 +352,13 @@ class FakeClient:
             for (place, message), one in self.compared.items()
         ][:limit]
 
-    def _refuse(self, options: Mapping[str, Any] | None) -> None:
+    def _check(self, options: Mapping[str, Any] | None) -> None:
         odd = set(options or ()) & self.unknown_options
         if odd:
             raise ClientError("invalid_request", f"There is no option {odd.pop()!r}.")
+
+    def _refuse(self, options: Mapping[str, Any] | None) -> None:
+        self._check(options)
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error
@@ -376,7 +382,9 @@ class FakeClient:
         parent: str | None = None,
         options: Mapping[str, Any] | None = None,
         system: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
+        self._check(settings)
         self.planned.append({"conversation": conversation, "text": text, "parent": parent})
         await self.counting.wait()
         if self.uncounted is not None:

@@ -221,8 +221,12 @@ class FakeServer:
                     "messages": self.messages or [self._reply()],
                     "siblings": {},
                 }
-            case "GET" | "PATCH", ["conversations", id]:
+            case "GET", ["conversations", id]:
                 return self._conversation(id)
+            case "PATCH", ["conversations", id]:
+                found = self._conversation(id)
+                found.update(request.json, change=found.get("change", 0) + 1)
+                return found
             case "DELETE", ["conversations", id]:
                 self.deleted.append(id)
                 return {}

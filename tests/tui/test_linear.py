@@ -447,6 +447,39 @@ async def test_a_reply_that_was_cut_is_gone_on_with_by_a_command(
     assert [one.json for one in asked] == [{"continue": "r"}]
 
 
+async def test_system_prompt_and_parameters_are_typed_as_lines(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.conversations = [{"id": CONVERSATION, "title": "Knots", "system": "Rhyme."}]
+    async with Session(hobnob, "--plain", "-c", env=DUMB) as session:
+        await session.until("Knots, 1 messages, system prompt; /show")
+        await session.until("You: ")
+        session.type("/settings\r")
+        await session.until("Parameters: ")
+        session.type("temperature\r")
+        await session.until("Write name=value")
+        session.type("/settings\r")
+        await session.until("Parameters: ")
+        session.type("temperature=0.2 seed=7\r")
+        await session.until("from the next message on: system prompt · temperature 0.2 · seed 7")
+        session.type("/system\r")
+        await session.until("System prompt: Rhyme.")
+        session.type(" Be brief.\r")
+        await session.until("from the next message on: system prompt")
+        session.type("/system\r")
+        await session.until("System prompt: Rhyme. Be brief.")
+        session.type("\x15\r")
+        await session.until("from the next message on: temperature 0.2 · seed 7")
+        session.type("/quit\r")
+        assert await session.ends() == 0
+    asked = server.asked("PATCH", f"/conversations/{CONVERSATION}")
+    assert [one.json for one in asked] == [
+        {"settings": {"temperature": 0.2, "seed": 7}},
+        {"system": "Rhyme. Be brief."},
+        {"system": None},
+    ]
+
+
 def test_every_command_runs_or_is_known_not_to() -> None:
     chat = LinearCommands(MagicMock())
     runs = set(chat._does) | {"/quit"}

@@ -1,0 +1,32 @@
+"""The row above the transcript: the conversation's name, what is special about it, the model."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Static
+
+from hobnob.tui import sidebar
+from hobnob.tui.talk import Talk
+
+
+class TitleBar(Horizontal):
+    def __init__(self) -> None:
+        super().__init__(id="titlebar")
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title", markup=False)
+        yield Static(id="tuning", markup=False)
+        yield Static(id="model", markup=False)
+
+    def show(self, talk: Talk) -> None:
+        open = talk.conversation
+        words = sidebar.title(open) if open is not None else "New conversation"
+        self.query_one("#title", Static).update(Content(words))
+        self.query_one("#tuning", Static).update(Content(talk.tuning.words))
+
+    def say_model(self, words: str, *, failed: bool) -> None:
+        model = self.query_one("#model", Static)
+        model.update(Content(words))
+        model.set_class(failed, "failed")
