@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
+from rich.control import Control
 from textual._compositor import InlineUpdate
 from textual.driver import Driver
 from textual.geometry import Offset
@@ -24,12 +25,26 @@ from textual.strip import Strip
 
 from hobnob.tui.app import HobnobApp
 from hobnob.tui.chat import Chat
-from hobnob.tui.inline_driver import BEGIN, END, Frame, InlineDriver, bare, printed, rows_up
+from hobnob.tui.inline_driver import (
+    BEGIN,
+    CLEAR_BELOW,
+    END,
+    WIPE,
+    Frame,
+    InlineDriver,
+    bare,
+    printed,
+    rows_up,
+)
 from hobnob.tui.printed_view import PrintedView
 from hobnob.tui.view import TranscriptView
 
 NOTICE_SECONDS = 4.0
 SETTLE_SECONDS = 0.3
+
+
+def _to_first_row(cursor: Offset) -> str:
+    return f"\x1b[{cursor.y}A" if cursor.y else ""
 
 
 class InlineChat(Chat):
@@ -62,6 +77,7 @@ class InlineApp(HobnobApp):
         super().__init__(*given, **named)
         self._above: list[Strip] = []
         self._rows: list[Strip] = []  # of the app, as they are on the screen
+        self._cursor = Offset(0, 0)  # below and right of the first of them
         self._drawn_width = 0
         self._seen_width = 0
         self._settled_at = 0.0
@@ -99,8 +115,7 @@ class InlineApp(HobnobApp):
         changed = width != self._drawn_width
         if changed and self._drawn_width:
             lengths = [row.cell_length for row in self._rows]
-            before = self._previous_cursor_position
-            self._previous_cursor_position = rows_up(lengths, before, width)
+            self._cursor = rows_up(lengths, self._cursor, width)
         ground = self.screen.rich_style
         rows = [bare(strip.crop(0, width), ground) for strip in renderable.strips]
         above, self._above = self._above, []
@@ -110,16 +125,21 @@ class InlineApp(HobnobApp):
             rows,
             above,
             self._rows,
-            clear=renderable.clear or changed,
+            clear=renderable.clear or changed or len(rows) < len(self._rows),
         )
-        driver.write(BEGIN)
-        super()._display(screen, frame)
-        driver.write(END)
+        drawn = frame.render_segments(self.console)
+        back, self._cursor = _to_first_row(self._cursor), self._wanted_cursor(width, len(rows))
+        driver.write("".join([BEGIN, back, drawn, Control.move(*self._cursor).segment.text, END]))
         driver.show()
-        x, y = self._previous_cursor_position
-        self._previous_cursor_position = Offset(min(x, width - 1), y)
-        self._rows = frame.strips
+        self._rows = rows
         self._drawn_width = self._seen_width = width
+        self.post_display_hook()
+
+    def _wanted_cursor(self, width: int, height: int) -> Offset:
+        """Where the input says, which may have heard of another layout, but within the rows: below
+        them the terminal might not let the cursor go, and the next frame would begin too high."""
+        x, y = self.cursor_position
+        return Offset(max(0, min(x, width - 1)), max(0, min(y, height - 1)))
 
     def _is_changing(self, width: int) -> bool:
         """Whether the terminal was made wider or narrower just now. What is drawn meanwhile could
@@ -137,12 +157,12 @@ class InlineApp(HobnobApp):
         driver = self._driver
         if not isinstance(driver, InlineDriver):
             return
-        y = self._previous_cursor_position.y
         above, self._above = self._above, []
-        up = f"\x1b[{y}A" if y else ""
-        driver.write("".join([up, "\r\x1b[J", *printed(above, self.console)]))
+        rows = printed(above, self.console)
+        wiped = CLEAR_BELOW if rows else WIPE
+        driver.write("".join([_to_first_row(self._cursor), "\r", *rows, wiped]))
         driver.show()
-        self._previous_cursor_position, self._drawn_width, self._rows = Offset(0, 0), 0, []
+        self._cursor, self._drawn_width, self._rows = Offset(0, 0), 0, []
 
     def leave_screen(self) -> None:
         self._leave_rows()

@@ -26,6 +26,8 @@ from textual.strip import Strip
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Around a frame: a terminal that knows them shows it as one change."""
 CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
+"""The second only ever below a row: tmux moves what it clears from the screen's very first cell
+into its history, where a frame would stay."""
 
 
 class InlineDriver(LinuxInlineDriver):
@@ -70,6 +72,10 @@ class InlineDriver(LinuxInlineDriver):
         signal.signal(signal.SIGWINCH, resized)
 
 
+WIPE = f"{CLEAR_LINE}\r\n{CLEAR_BELOW}\x1b[1A"
+"""Clears the cursor's row and all below."""
+
+
 class Frame(InlineUpdate):
     """One frame: finished rows, and below them the app, whose first row the cursor is at again.
 
@@ -84,9 +90,11 @@ class Frame(InlineUpdate):
         self._before = () if clear or above else before
 
     def render_segments(self, console: Console) -> str:
-        out = ["\r", CLEAR_BELOW if self.clear else ""]
+        out = ["\r", *printed(self._above, console)]
         if self._above:
-            out += [*printed(self._above, console), CLEAR_BELOW]
+            out.append(CLEAR_BELOW)
+        elif self.clear:
+            out.append(WIPE)
         at = 0
         for number, row in enumerate(self.strips):
             before = self._before[number] if number < len(self._before) else Strip([])

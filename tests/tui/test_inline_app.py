@@ -290,9 +290,6 @@ async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> 
     assert re.sub(r"[^A-G]", "", said).startswith("ABCDEFG")
 
 
-@pytest.mark.xfail(
-    strict=False, reason="now and then a frame from before the first reply is left above it"
-)
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux, which wraps rows anew")
 async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
     server: FakeServer, hobnob: Cli, tmp_path: Path

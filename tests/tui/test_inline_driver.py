@@ -22,6 +22,15 @@ ROWS = st.lists(st.text(alphabet="ab ", max_size=WIDTH), min_size=1, max_size=HE
 PRINTED = st.lists(st.text(alphabet="xyz", min_size=1, max_size=WIDTH), max_size=4)
 
 
+class Keeping(pyte.HistoryScreen):  # type: ignore[misc]
+    """As tmux: what is cleared from the screen's first cell on goes into the history."""
+
+    def erase_in_display(self, how: int = 0, *given: object, **named: object) -> None:
+        if how == 0 and (self.cursor.x, self.cursor.y) == (0, 0):
+            self.history.top.extend(self.buffer[row].copy() for row in range(self.lines))
+        super().erase_in_display(how, *given, **named)
+
+
 def strips(rows: list[str]) -> list[Strip]:
     return [Strip([Segment(row)]) for row in rows]
 
@@ -30,7 +39,7 @@ def strips(rows: list[str]) -> list[Strip]:
 def test_the_last_frame_stands_below_all_that_was_printed(
     frames: list[tuple[list[str], list[str], int]],
 ) -> None:
-    screen = pyte.HistoryScreen(WIDTH, HEIGHT, history=1000, ratio=0.5)
+    screen = Keeping(WIDTH, HEIGHT, history=1000, ratio=0.5)
     stream = pyte.Stream(screen)
     before: list[Strip] = []
     up = 0
@@ -45,6 +54,8 @@ def test_the_last_frame_stands_below_all_that_was_printed(
     shown = [row.rstrip() for row in (*above, *screen.display)]
     wanted = [row for printed, _, _ in frames for row in printed]
     wanted += [row.rstrip() for row in frames[-1][1]]
+    left = [row for row in shown if row.strip("xyz ")]
+    assert left == [row for row in wanted if row.strip("xyz ")]
     # A frame that was higher may have pushed empty rows up; it never takes printed ones away.
     assert [row for row in shown if "x" in row or "y" in row or "z" in row] == wanted[
         : sum(len(printed) for printed, _, _ in frames)
