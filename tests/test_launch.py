@@ -73,7 +73,7 @@ def test_a_server_that_takes_the_lock_first_is_the_one_we_get(
     paths: Paths, hobnob_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when `hobnob serve` starts in the same moment: our own finds the lock taken."""
-    monkeypatch.setenv("FAKE_SERVER", "slow 0.5")
+    monkeypatch.setenv("FAKE_SERVER", "second")
     results: list[launch.Server] = []
     thread = threading.Thread(target=lambda: results.append(launch.ensure(paths)))
     thread.start()

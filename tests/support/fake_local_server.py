@@ -1,8 +1,8 @@
 """A process that behaves as a local server towards launch.py, or misbehaves as it is told.
 
 Run as a script. FAKE_SERVER says how: "" serves until SIGTERM or POST /stop; "die CODE WORDS"
-says WORDS on stderr and exits; "hang" takes the lock and never answers; "slow SECONDS" waits
-before it takes the lock. Each start leaves one line in $HOBNOB_HOME/starts.
+says WORDS on stderr and exits; "hang" takes the lock and never answers; "second" waits until
+another serves before it tries to take the lock. Each start leaves one line in $HOBNOB_HOME/starts.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def main() -> None:
     if behaviour[0] == "die":
         print("an earlier line\n\n" + behaviour[2], file=sys.stderr)
         sys.exit(int(behaviour[1]))
-    if behaviour[0] == "slow":
-        time.sleep(float(behaviour[1]))
+    while behaviour[0] == "second" and not paths.state_file.exists():
+        time.sleep(0.01)
     lock = os.open(paths.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from textual.pilot import Pilot
 
 from hobnob.tui.app import HobnobApp
 
-TRIES = 300
+WAIT_SECONDS = 30.0
+"""For something that takes a moment: only ever a reason to fail."""
 
 
 def make_app(client: FakeClient, folder: Path, **options: Any) -> HobnobApp:
@@ -28,11 +30,13 @@ async def running(
         await until(pilot, lambda: pilot.app.line.client is not None)
         await pilot.pause()
         yield pilot
+        pilot.app.workers.cancel_all()  # as when one leaves
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], bool]) -> None:
     """Let the app work until something is so. Fails when it never is."""
-    for _ in range(TRIES):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
         if true():
             await pilot.pause()
             return
