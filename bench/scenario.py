@@ -13,7 +13,7 @@ from bench.texts import Texts, user
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The limit that issue 3 sets, on the ratio to llama-server or on hobnob's own value."""
+    """The limit that is set for it, on the ratio to llama-server or on hobnob's own value."""
 
     limit: float
     at_least: bool

@@ -1,16 +1,23 @@
 """The whole test suite, in two parts: `python tools/test.py [pytest's arguments]`.
 
-First what needs one core, as many tests at once as there are cores; then, with nothing beside
-them, the tests that compute on every core themselves (marked `alone`). A model's threads wait for
-each other awake, so that with anything beside them they would be many times slower.
+First what needs one core, two more tests at once than there are cores, because a test of the app
+or of a process waits a third of its time; then, with nothing beside them, the tests that compute
+on every core themselves (marked `alone`). A model's threads wait for each other awake, so that
+with anything beside them they would be many times slower.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
-PARTS = (("-n", "auto", "-m", "not alone"), ("-m", "alone"))
+WORKERS = (os.cpu_count() or 1) + 2
+PARTS = (
+    ("-n", str(WORKERS), "--dist", "worksteal", "-m", "not alone"),
+    ("-m", "alone"),
+)
+"""`worksteal` leaves the tests of a module together, whose model is then loaded once."""
 INTERRUPTED = 2
 NO_TESTS = 5
 """What pytest exits with when it ran none: no failure of a part, if the other part ran some."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import pytest
 from killing import WAYS, Homes, Round
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:

@@ -9,14 +9,6 @@ import pytest
 from support_e2e import Home
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that is here runs with the real model, which computes on every core."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker("alone")
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
     home = Home(tmp_path / "home")

@@ -29,7 +29,7 @@ ENDLESS = {"max_tokens": 3000, "ignore_eos": True}
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    home = Home(tmp_path_factory.mktemp("alongside") / "home")
+    home = Home(tmp_path_factory.mktemp("alongside") / "home", threads=0)
     started = home.run("ask", "-o", "max_tokens", "1", "hi")
     assert started.returncode == 0, started.stderr.decode()
     yield home

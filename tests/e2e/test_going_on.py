@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from support_e2e import Home
 
 from hobnob.launch import Target
@@ -16,7 +15,6 @@ PIECE = 7
 PIECES = 5
 
 
-@pytest.mark.alone
 def test_a_reply_in_pieces_is_the_one_that_was_never_cut(running: Home) -> None:
     async def ended(client: Client, turn: Turn) -> Message:
         async for _ in client.stream(turn.run.id):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
 from support_app import screen_text, until
 from support_e2e import GREEDY, WAIT_SECONDS, Home, read_rest
 
@@ -14,8 +13,6 @@ from hobnob.launch import Target
 from hobnob.paths import Paths
 from hobnob.tui.app import HobnobApp
 from hobnob.tui.client import Client
-
-pytestmark = pytest.mark.alone
 
 
 async def test_the_app_shows_live_what_another_client_of_its_server_does(

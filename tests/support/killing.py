@@ -310,8 +310,8 @@ WAYS = {
 class Homes:
     """The servers that are struck, and the one that never is."""
 
-    def __init__(self, folder: Path, threads: int = 0) -> None:
-        """`threads`: of an engine; where other programs use the machine, one is steady."""
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        """`threads`: of an engine, 0: it chooses; where others use the machine, one is steady."""
         self._folder = folder
         self._threads = threads
         self.wide = self._home("wide")
@@ -322,8 +322,8 @@ class Homes:
         return self._home(f"fresh-{seed}")
 
     def _home(self, name: str, toml: str = "") -> StruckHome:
-        home = StruckHome(self._folder / name)
-        home.configure(f"threads = {self._threads}\n{toml}\n")
+        home = StruckHome(self._folder / name, self._threads)
+        home.configure(toml)
         return home
 
     def expected(self, question: str, options: list[str]) -> bytes:

@@ -33,10 +33,14 @@ class Home:
     """One user's folder, and the commands run in it."""
 
     path: Path
+    threads: int = 1
+    """Of the engine; 0: it chooses. One thread never waits for another that has lost its core to
+    the tests beside it."""
 
     def environment(self, **extra: str) -> dict[str, str]:
         names = {k: v for k, v in os.environ.items() if not k.startswith("HOBNOB_")}
-        return {**names, "HOBNOB_HOME": str(self.path), **extra}
+        own = {"HOBNOB_HOME": str(self.path), "HOBNOB_THREADS": str(self.threads)}
+        return {**names, **own, **extra}
 
     def run(
         self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None

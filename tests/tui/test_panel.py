@@ -39,7 +39,7 @@ STATUS: dict[str, Any] = {
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    monkeypatch.setattr(panel, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(panel, "POLL_SECONDS", 0.1)
     made = FakeClient()
     made.state = {**STATUS}
     return made

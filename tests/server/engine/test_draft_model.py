@@ -161,7 +161,6 @@ def test_it_drafts_where_all_that_it_costs_is_less_than_what_it_gains(
     assert set(looked[:10]) == {1}, "what can be looked up was planned more than once a step"
 
 
-@pytest.mark.alone
 def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
     vocab = Vocab.open(starter())
     ask = vocab.tokenize(
@@ -170,7 +169,7 @@ def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
     )
     frames: list[Stepped] = []
     asked = Configure(
-        str(starter()), n_ctx=512, n_seq_max=2, speculation="auto", draft_model=str(starter())
+        str(starter()), n_ctx=512, n_seq_max=2, n_threads=1, speculation="auto", draft_model=str(starter())
     )
     steps, ready = loading.load(asked, frames.append, lambda _: None, lambda: None)
     assert any("drafts by" in line for line in ready.explain)

@@ -193,7 +193,7 @@ TEXT = (
 class Engine:
     def __init__(self, speculation: str) -> None:
         self._frames: list[Stepped] = []
-        asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, speculation=speculation)
+        asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, n_threads=1, speculation=speculation)
         self.steps, self.ready = loading.load(
             asked, self._frames.append, lambda _: None, lambda: None
         )
@@ -208,7 +208,6 @@ class Engine:
         return [t for frame in self._frames for output in frame.outputs for t in output.tokens]
 
 
-@pytest.mark.alone
 def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
     vocab = Vocab.open(starter())
     head, tail = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
@@ -235,7 +234,6 @@ def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
     assert 10 < speculation.accepted < speculation.drafted - 10
 
 
-@pytest.mark.alone
 def test_an_oracles_drafts_are_all_accepted_and_change_nothing() -> None:
     """What is drawn at a drafted position is what would have been drawn without the draft, at
     any temperature: so a draft of the very reply is accepted to its end, limits included."""
