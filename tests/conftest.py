@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,14 @@ def hobnob_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for name in ("HOBNOB_URL", "HOBNOB_KEY", "HOBNOB_MODEL"):
         monkeypatch.delenv(name, raising=False)
     yield home
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: without going through it again and again
+    a test of the app takes a fifth less."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 10)
 
 
 def pytest_unconfigure() -> None:

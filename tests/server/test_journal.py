@@ -69,6 +69,9 @@ async def test_an_end_that_could_not_be_stored_is_tried_again_without_any_step(
         assert (await bench.store.message(OWNER, turn.reply.id)).status == "running"
         bench.store.free_disk()
         assert (await bench.saved(turn)).text == WHOLE
+        async with asyncio.timeout(10):
+            while not bench.runs.saving:  # learns of it a moment after the database has it
+                await asyncio.sleep(0)
         late = await bench.read_all(turn.run.id)
         assert "not_saved" not in types_of(late)
 

@@ -169,7 +169,12 @@ def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
     )
     frames: list[Stepped] = []
     asked = Configure(
-        str(starter()), n_ctx=512, n_seq_max=2, n_threads=1, speculation="auto", draft_model=str(starter())
+        str(starter()),
+        n_ctx=512,
+        n_seq_max=2,
+        n_threads=1,
+        speculation="auto",
+        draft_model=str(starter()),
     )
     steps, ready = loading.load(asked, frames.append, lambda _: None, lambda: None)
     assert any("drafts by" in line for line in ready.explain)

@@ -193,7 +193,9 @@ TEXT = (
 class Engine:
     def __init__(self, speculation: str) -> None:
         self._frames: list[Stepped] = []
-        asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, n_threads=1, speculation=speculation)
+        asked = Configure(
+            str(starter()), n_ctx=1024, n_seq_max=2, n_threads=1, speculation=speculation
+        )
         self.steps, self.ready = loading.load(
             asked, self._frames.append, lambda _: None, lambda: None
         )
