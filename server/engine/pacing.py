@@ -10,7 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-FLOOR_ROWS = 8
+FIRST_ROWS = 8
+"""While costs are not known."""
+FLOOR_ROWS = 4
+"""Not more: late in a long prompt a row costs four times what it does at its beginning, since it
+attends to all that came before, and eight of them made steps of five times a decode step."""
 RELATIVE_TARGET = 3.2
 """Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
 IDLE_STEP_SECONDS = 1.0
@@ -53,7 +57,7 @@ class Pace:
             return self._bounded(IDLE_STEP_SECONDS / self._per_row)
         base = self._decode_cost(decodes)
         if base is None or self._per_row is None:
-            return FLOOR_ROWS
+            return FIRST_ROWS
         settled = self._decode_cost(decodes + max(0, soon - 1)) or base
         target = self.target_s or RELATIVE_TARGET * max(base, settled)
         return self._bounded((target - base) / self._per_row)
