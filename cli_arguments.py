@@ -43,6 +43,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON (docs/scripting.m
 ConversationId = Annotated[
     str, typer.Argument(metavar="ID", help="Its id, or the first four characters or more.")
 ]
+ConversationIds = Annotated[
+    list[str],
+    typer.Argument(metavar="ID…", help="Ids, or the first four characters or more of each."),
+]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 

@@ -1,4 +1,4 @@
-"""`hobnob history`: conversations read, searched, exported, renamed, deleted, backed up."""
+"""`hobnob history`: conversations read, searched, exported, renamed, pinned, deleted, backed up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from hobnob.cli_arguments import (
     ConversationId,
+    ConversationIds,
     File,
     Json,
     Url,
@@ -21,19 +22,20 @@ from hobnob.cli_arguments import (
 )
 from hobnob.exits import Exit
 
-history = group("Read, search, export, rename and delete conversations.")
+history = group("Read, search, export, rename, pin and delete conversations.")
 
 
 @history.command("list")
 def history_list(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500)] = 50,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Only those that are pinned.")] = False,
     as_json: Json = False,
     url: Url = None,
 ) -> int:
     """Conversations, newest first."""
     from hobnob.tui import verbs
 
-    return verbs.list_conversations(target_of(url), limit=limit, as_json=as_json)
+    return verbs.list_conversations(target_of(url), limit=limit, pinned=pinned, as_json=as_json)
 
 
 @history.command("show")
@@ -101,12 +103,30 @@ def history_rename(
     return verbs.rename(target_of(url), id, " ".join(argument(word) for word in words))
 
 
+@history.command("pin")
+def history_pin(ids: ConversationIds, url: Url = None) -> int:
+    """Keep conversations at the top of the list, and out of `rm --older-than`."""
+    from hobnob.tui import verbs
+
+    return verbs.pin(target_of(url), ids, pinned=True)
+
+
+@history.command("unpin")
+def history_unpin(ids: ConversationIds, url: Url = None) -> int:
+    """Put conversations back among the others."""
+    from hobnob.tui import verbs
+
+    return verbs.pin(target_of(url), ids, pinned=False)
+
+
 @history.command("rm")
 def history_rm(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", show_default=False)] = None,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="AGE", help="All unchanged for 30d, 12h, 2w."),
+        typer.Option(
+            "--older-than", metavar="AGE", help="All unchanged for 30d, 12h, 2w; pins stay."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     url: Url = None,

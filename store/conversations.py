@@ -16,8 +16,8 @@ MIN_PREFIX = 4
 """Characters of an id that may stand for the whole, when they fit one conversation only."""
 
 _COLUMNS = """
-    SELECT c.id, c.owner, c.title, c.system, h.id AS head, c.settings, c.created_at, c.updated_at,
-        c.change
+    SELECT c.id, c.owner, c.title, c.system, h.id AS head, c.settings, c.pinned, c.created_at,
+        c.updated_at, c.change
     FROM conversations c LEFT JOIN messages h ON h.n = c.head
 """
 
@@ -62,13 +62,22 @@ def by_id_or_prefix(conn: sqlite3.Connection, owner: str, id: str) -> Conversati
 
 
 def listing(
-    conn: sqlite3.Connection, owner: str, *, limit: int, before: int | None, query: str | None
+    conn: sqlite3.Connection,
+    owner: str,
+    *,
+    limit: int,
+    before: int | None,
+    query: str | None,
+    pinned: bool | None,
 ) -> list[Conversation]:
-    """Newest change first; with a query, those whose title or messages match it."""
+    """Newest change first; with a query, those whose title or messages match it; with `pinned`
+    only those that are, or are not."""
     where, parameters = "c.owner = ?", [owner]
     if query is not None and query.strip():
         found, values = search.conversations_where(conn, owner, query)
         where, parameters = f"{where} AND {found}", [owner, *values]
+    if pinned is not None:
+        where = f"{where} AND c.pinned = {int(pinned)}"
     if before is not None:
         where = f"{where} AND c.change < {int(before)}"
     sql = f"{_COLUMNS} WHERE {where} ORDER BY c.change DESC LIMIT {int(limit)}"
@@ -119,6 +128,7 @@ def update(
     system: str | None | Unset = UNSET,
     settings: dict[str, Any] | Unset = UNSET,
     head: int | None | Unset = UNSET,
+    pinned: bool | Unset = UNSET,
 ) -> None:
     """Sets what is given, the time and the change number."""
     values: dict[str, Any] = {"updated_at": now, "change": next_change(conn)}
@@ -130,6 +140,8 @@ def update(
         values["settings"] = rows.dump(settings)
     if not isinstance(head, Unset):
         values["head"] = head
+    if not isinstance(pinned, Unset):
+        values["pinned"] = int(pinned)
     assignments = ", ".join(f"{name} = ?" for name in values)
     conn.execute(f"UPDATE conversations SET {assignments} WHERE n = ?", (*values.values(), n))
 
@@ -158,6 +170,7 @@ def _value(row: sqlite3.Row) -> Conversation:
         system=row["system"],
         head=row["head"],
         settings=rows.load_object(row["settings"]) or {},
+        pinned=bool(row["pinned"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         change=row["change"],

@@ -155,6 +155,15 @@ def m003_message_tree(db: Database) -> None:
     db.execute("CREATE INDEX messages_by_conversation ON messages (conversation, parent, id)")
 
 
+@migrations()
+def m004_pinned(db: Database) -> None:
+    """Conversations that stand first in the list; those that were there before do not."""
+    db.execute("ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "CREATE INDEX conversations_pinned ON conversations (owner, change) WHERE pinned = 1"
+    )
+
+
 def migrate(conn: sqlite3.Connection) -> None:
     """Applies what is pending, inside the caller's transaction: all of it or nothing."""
     assert conn.in_transaction, "two processes must not migrate at once"

@@ -123,11 +123,20 @@ class Store:
         return await self._db.read(lambda c: conversations.by_id_or_prefix(c, owner, id))
 
     async def conversations(
-        self, owner: str, *, limit: int = 50, before: int | None = None, query: str | None = None
+        self,
+        owner: str,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        query: str | None = None,
+        pinned: bool | None = None,
     ) -> list[Conversation]:
-        """Newest change first, below the change number `before`; those that match the query."""
+        """Newest change first, below the change number `before`; those that match the query, and
+        with `pinned` only those that are, or are not."""
         return await self._db.read(
-            lambda c: conversations.listing(c, owner, limit=limit, before=before, query=query)
+            lambda c: conversations.listing(
+                c, owner, limit=limit, before=before, query=query, pinned=pinned
+            )
         )
 
     async def update_conversation(
@@ -139,6 +148,7 @@ class Store:
         system: str | None | Unset = UNSET,
         settings: dict[str, Any] | Unset = UNSET,
         head: str | Unset = UNSET,
+        pinned: bool | Unset = UNSET,
     ) -> Conversation:
         now = self._clock()
 
@@ -146,7 +156,14 @@ class Store:
             n = conversations.find(c, owner, id)
             leaf = UNSET if isinstance(head, Unset) else messages.find_in(c, n, head)
             conversations.update(
-                c, n, now=now, title=title, system=system, settings=settings, head=leaf
+                c,
+                n,
+                now=now,
+                title=title,
+                system=system,
+                settings=settings,
+                head=leaf,
+                pinned=pinned,
             )
             return conversations.get(c, n)
 

@@ -64,6 +64,7 @@ class Conversation:
     system: str | None
     head: str | None  # id of the newest message of the branch shown
     settings: dict[str, Any]  # sampling options of this conversation
+    pinned: bool  # stands first in the list
     created_at: int
     updated_at: int
     change: int  # grows on every write to the conversation

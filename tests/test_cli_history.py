@@ -265,6 +265,39 @@ async def test_only_what_is_older_and_what_is_named_is_deleted(
     assert await kept(edge) == set()
 
 
+async def test_pinned_ones_are_spared_by_age_and_deleted_by_name(
+    aged: dict[int, str], edge: Edge, history: History
+) -> None:
+    for days in (40, 31, 29):
+        await edge.call("PATCH", f"/conversations/{aged[days]}", json={"pinned": True})
+    result = await history("rm", "--older-than", "0h", "-y", aged[40])
+    assert result.code == 0
+    assert await kept(edge) == {aged[31], aged[29]}
+    assert "Pinned, and therefore kept: 2 conversations" in result.err
+    again = await history("rm", "--older-than", "0h", "-y")
+    assert again.code == 0 and "No other conversation is as old" in again.err
+    assert (await history("rm", aged[31][:8], "-y")).code == 0
+    assert await kept(edge) == {aged[29]}
+
+
+async def test_conversations_are_pinned_and_shown_as_such(
+    aged: dict[int, str], edge: Edge, history: History
+) -> None:
+    done = await history("pin", aged[40][:8], aged[29])
+    assert (done.code, done.out, done.err) == (0, "", "")
+    lines = (await history("list")).out.splitlines()
+    assert [line for line in lines if line.endswith("  (pinned)")] == lines[:2]
+    only = (await history("list", "--pinned", "--json")).out
+    assert {one["id"] for one in json.loads(only)} == {aged[40], aged[29]}
+    before = (await edge.store.conversation(ME, aged[40])).change
+    assert (await history("pin", aged[40])).code == 0  # it is already
+    assert (await edge.store.conversation(ME, aged[40])).change == before
+    assert (await history("unpin", "nothing", aged[40])).code == Exit.NOT_FOUND
+    assert (await edge.store.conversation(ME, aged[40])).pinned
+    assert (await history("unpin", aged[40], aged[29])).code == 0
+    assert await edge.store.conversations(ME, pinned=True) == []
+
+
 @pytest.mark.parametrize(("answered", "left"), [("n\n", 4), ("", 4), ("y\n", 1)])
 async def test_on_a_terminal_it_says_what_it_would_delete_and_asks_once(
     aged: dict[int, str],

@@ -127,6 +127,21 @@ async def test_a_restored_history_is_the_backup_and_the_old_one_is_kept_beside_i
         assert await store.instance() == instance
 
 
+async def test_a_restored_history_has_the_pins_of_the_backup(
+    paths: Paths, hobnob: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "copy.db"
+    async with history(paths.database) as store:
+        id = (await said(store, "before", "yes")).conversation.id
+        await store.update_conversation(ME, id, pinned=True)
+    offline.back_up(paths, file)
+    async with history(paths.database) as store:
+        await store.update_conversation(ME, id, pinned=False)
+    assert (await hobnob.run("history", "restore", str(file))).code == 0
+    async with history(paths.database) as store:
+        assert (await store.conversation(ME, id)).pinned
+
+
 async def test_what_is_only_in_a_write_ahead_log_is_copied_kept_and_not_mixed(
     paths: Paths, tmp_path: Path
 ) -> None:

@@ -319,6 +319,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/copy": self._copy_last,
             "/code": self._copy_last_code,
             "/rename": self._rename_this,
+            "/pin": self._pin_this,
             "/system": partial(self.action_tune, True),
             "/settings": self.action_tune,
             "/theme": self.action_change_theme,
@@ -339,6 +340,12 @@ class HobnobApp(ListingApp, ComparingApp):
     def _rename_this(self) -> None:
         if self.talk.id is not None:
             self.rename(self.talk.id)
+
+    def _pin_this(self) -> None:
+        if self.talk.id is not None:
+            self.pin(self.talk.id)
+        else:
+            self.notify("Nothing was sent here yet.", markup=False)
 
     def chat_commands(self) -> Iterable[SystemCommand]:
         for name, command in COMMANDS.items():

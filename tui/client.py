@@ -102,10 +102,18 @@ class Client:
     # ---- conversations ------------------------------------------------------------------------
 
     async def conversations(
-        self, *, limit: int = 50, before: int | None = None, query: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        query: str | None = None,
+        pinned: bool | None = None,
     ) -> list[Conversation]:
-        """Newest change first. `before` is the `change` of the last one of the page before."""
+        """Newest change first. `before` is the `change` of the last one of the page before. With
+        `pinned` only those that are, or are not."""
         params: dict[str, str | int] = {"limit": limit}
+        if pinned is not None:
+            params["pinned"] = str(pinned).lower()
         if before is not None:
             params["before"] = before
         if query:
@@ -136,7 +144,7 @@ class Client:
         return build(Conversation, raw)
 
     async def update_conversation(self, id: str, **changes: Any) -> Conversation:
-        """Only the fields given change: title, system, settings, head."""
+        """Only the fields given change: title, system, settings, head, pinned."""
         return build(Conversation, await self._line.json("PATCH", _conversation(id), body=changes))
 
     async def delete_conversation(self, id: str) -> None:

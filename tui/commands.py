@@ -31,6 +31,7 @@ COMMANDS = {
     "/copy": Command("Copy the last reply", "copy the last reply"),
     "/code": Command("Copy code", "copy the last code block"),
     "/rename": Command("Rename", "rename this conversation"),
+    "/pin": Command("Pin", "keep this conversation at the top of the list, or no longer"),
     "/system": Command("System prompt", "what the model is told first, in this conversation"),
     "/settings": Command("Parameters", "sampling options of this conversation: temperature=0.2"),
     "/theme": Command("Colours", "choose the colours", on_screen=True),

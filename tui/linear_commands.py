@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hobnob.tui import clipboard, commands, words
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.compare import read_settings
+from hobnob.tui.library import pinned_ones
 from hobnob.tui.records import Conversation, Hit
 from hobnob.tui.telling import Telling
 from hobnob.tui.transcript import ASSISTANT, USER, Entry
@@ -55,6 +56,7 @@ class LinearCommands:
             "/copy": self._copy,
             "/code": self._copy_code,
             "/rename": self._rename,
+            "/pin": self._pin,
             "/system": self._system,
             "/settings": self._settings,
             "/help": self._help,
@@ -83,13 +85,16 @@ class LinearCommands:
             self._chat.say("there are no conversations yet")
             return
         for number, one in enumerate(found, 1):
-            self._chat.write(f"{number}. {one_line(one.title) or 'Untitled'}\n")
+            mark = " (pinned)" if one.pinned else ""
+            self._chat.write(f"{number}. {one_line(one.title) or 'Untitled'}{mark}\n")
         chosen = self._number("Number to open, or Enter: ", len(found))
         if chosen is not None:
             self._chat.open(found[chosen].id)
 
     async def _conversations(self) -> list[Conversation]:
-        return await (await self._chat.line.get()).conversations(limit=MOST_LISTED)
+        client = await self._chat.line.get()
+        others = await client.conversations(limit=MOST_LISTED, pinned=False)
+        return [*await pinned_ones(client), *others]
 
     def _search(self) -> None:
         query = self._chat.ask("Search for: ")
@@ -131,6 +136,20 @@ class LinearCommands:
     async def _renamed(self, id: str, title: str) -> None:
         client = await self._chat.line.get()
         self._chat.talk.conversation = await client.update_conversation(id, title=title)
+
+    def _pin(self) -> None:
+        id = self._chat.talk.id
+        if id is None:
+            self._chat.say("nothing was sent here yet")
+            return
+        pinned = self._chat.wait(self._pinned(id))
+        self._chat.say("it is pinned" if pinned else "it is no longer pinned")
+
+    async def _pinned(self, id: str) -> bool:
+        client = await self._chat.line.get()
+        pinned = not (await client.conversation(id)).pinned
+        self._chat.talk.conversation = await client.update_conversation(id, pinned=pinned)
+        return pinned
 
     def _system(self) -> None:
         now = self._chat.talk.tuning

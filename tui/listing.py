@@ -194,6 +194,8 @@ class ListingApp(CopyingApp):
             self._undo()
         elif event.conversation is not None and event.what == "delete":
             self._delete(event.conversation)
+        elif event.conversation is not None and event.what == "pin":
+            self.pin(event.conversation)
         elif event.conversation is not None:
             self.rename(event.conversation)
 
@@ -240,4 +242,19 @@ class ListingApp(CopyingApp):
         if self.talk.conversation is not None and self.talk.id == id:
             self.talk.conversation = renamed
             self.chat.show_title()
+        self.refresh_list()
+
+    @work(exclusive=True, group="pin")
+    async def pin(self, id: str) -> None:
+        """To the top of the list for good, or back among the others."""
+        try:
+            client = await self.line.get()
+            pinned = not (await client.conversation(id)).pinned
+            changed = await client.update_conversation(id, pinned=pinned)
+        except ClientError as error:
+            self.notify(f"Not pinned: {error.message}", severity="error", markup=False)
+            return
+        self.talk.adopt(changed)
+        words = "Pinned" if pinned else "No longer pinned"
+        self.notify(f"{words}: {title(changed)}", timeout=4, markup=False)
         self.refresh_list()

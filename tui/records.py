@@ -17,6 +17,7 @@ class Conversation:
     system: str | None = None
     head: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    pinned: bool = False  # stands first in the list
     created_at: int = 0  # UTC milliseconds, as every *_at
     updated_at: int = 0
     change: int = 0  # grows on every write; the list is ordered by it

@@ -1,4 +1,4 @@
-"""The list of conversations, newest first, under the days they were last used.
+"""The list of conversations: the pinned ones, then the others under the days they were last used.
 
 Shows what it is given; asks for more when its end comes into sight. Titles are only text.
 """
@@ -24,6 +24,7 @@ from hobnob.tui.clean import clean
 from hobnob.tui.records import Conversation
 
 UNTITLED = "Untitled"
+PINNED = "Pinned"
 
 
 class ConversationList(OptionList):
@@ -33,6 +34,7 @@ class ConversationList(OptionList):
         Binding("g", "first", "First", id="list.first"),
         Binding("G", "last", "Last", id="list.last"),
         Binding("r,f2", "wish('rename')", "Rename", id="list.rename"),
+        Binding("p", "wish('pin')", "Pin, or no longer", id="list.pin"),
         Binding("d,delete", "wish('delete')", "Delete", id="list.delete"),
         Binding("u", "wish('undo')", "Undo delete", id="list.undo"),
         Binding("slash", "wish('filter')", "Filter", id="list.filter"),
@@ -182,7 +184,7 @@ def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Opti
     options: list[Option] = []
     heading = ""
     for one in conversations:
-        name = day_name(_day(one.updated_at), today)
+        name = PINNED if one.pinned else day_name(_day(one.updated_at), today)
         if name != heading:
             if heading:
                 options.append(Option(Content(""), disabled=True))

@@ -33,6 +33,7 @@ PAGE = 500
 
 SHOWN_BEFORE_DELETING = 20
 
+_NONE_SO_OLD = "No conversation is as old as that"
 _SPEAKERS = {"user": "You", "assistant": "Assistant"}
 _MARKS = str.maketrans("", "", "\x02\x03")
 
@@ -55,8 +56,9 @@ def models(target: Target, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def list_conversations(target: Target, *, limit: int, as_json: bool) -> Exit:
-    found = _once(target, lambda client: client.conversations(limit=limit))
+def list_conversations(target: Target, *, limit: int, pinned: bool, as_json: bool) -> Exit:
+    wanted = True if pinned else None
+    found = _once(target, lambda client: client.conversations(limit=limit, pinned=wanted))
     if as_json:
         print_json([asdict(one) for one in found])
     else:
@@ -142,16 +144,20 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
 
 
 def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool) -> Exit:
-    """Those named, and all that nobody has changed for so long."""
+    """Those named, and all that nobody has changed for so long but the pinned ones."""
     notes = Notes()
 
     async def work(client: Client) -> None:
         named = [await client.conversation(id) for id in ids]
         since = time.time() * 1000 - age_ms
         old = [one for one in await _every_conversation(client) if one.updated_at < since]
-        chosen = list({one.id: one for one in [*named, *old]}.values())
+        free = [one for one in old if not one.pinned]
+        chosen = list({one.id: one for one in [*named, *free]}.values())
+        spared = [one for one in old if one.pinned and one not in named]
+        if spared:
+            notes.say(f"Pinned, and therefore kept: {_number(spared)}")
         if not chosen:
-            notes.say("No conversation is as old as that")
+            notes.say("No other conversation is as old as that" if spared else _NONE_SO_OLD)
             return
         for line in _lines_of(chosen):
             notes.say(line)
@@ -161,6 +167,17 @@ def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool
             with _passing_over_deleted(True):
                 await client.delete_conversation(one.id)
         notes.say(f"Deleted: {_number(chosen)}")
+
+    _once(target, work)
+    return Exit.OK
+
+
+def pin(target: Target, ids: Sequence[str], *, pinned: bool) -> Exit:
+    async def work(client: Client) -> None:
+        # All are looked up before any is changed: a wrong id changes nothing.
+        for one in [await client.conversation(id) for id in ids]:
+            if one.pinned != pinned:
+                await client.update_conversation(one.id, pinned=pinned)
 
     _once(target, work)
     return Exit.OK
@@ -290,7 +307,8 @@ def _agreed(question: str) -> bool:
 
 def _conversation_line(one: Conversation) -> str:
     when = _time(one.updated_at)
-    return f"{one.id[:SHORT_ID]}  {when}  {_flat(one.title) or '(no title)'}"
+    mark = "  (pinned)" if one.pinned else ""
+    return f"{one.id[:SHORT_ID]}  {when}  {_flat(one.title) or '(no title)'}{mark}"
 
 
 def _lines_of(some: Sequence[Conversation]) -> list[str]:

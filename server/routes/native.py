@@ -56,6 +56,7 @@ class ConversationChanges(Body):
     system: str | None = None
     settings: dict[str, Any] | None = None
     head: str = ""
+    pinned: bool = False
 
 
 class NewMessage(Body):
@@ -122,8 +123,11 @@ class NativeRoutes:
         limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
         before: Cursor = None,
         q: Annotated[str | None, Query(max_length=MAX_QUERY_CHARS)] = None,
+        pinned: bool | None = None,
     ) -> Response:
-        found = await self._store.conversations(LOCAL_OWNER, limit=limit, before=before, query=q)
+        found = await self._store.conversations(
+            LOCAL_OWNER, limit=limit, before=before, query=q, pinned=pinned
+        )
         return JSONResponse({"conversations": [conversation_json(one) for one in found]})
 
     async def create(self, body: NewConversation) -> Response:

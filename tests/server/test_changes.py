@@ -92,6 +92,18 @@ async def test_what_a_client_does_is_told_to_the_others_as_it_happens(edge: Edge
         assert told[-1]["event"] == "deleted"
 
 
+async def test_a_pin_is_told_to_the_others(edge: Edge) -> None:
+    made = (await edge.call("POST", "/conversations", json={"title": "t"})).json()
+    async with feed(edge) as following:
+        await following.blocks(1)
+        path = f"/conversations/{made['id']}"
+        for pinned in (True, False):
+            answer = await edge.call("PATCH", path, json={"pinned": pinned})
+            kind, payload = await following.next()
+            assert (kind, payload["conversation"]) == ("conversation", answer.json())
+            assert payload["conversation"]["pinned"] is pinned
+
+
 async def test_who_comes_back_gets_what_was_missed_once_and_in_its_newest_state(
     edge: Edge,
 ) -> None:

@@ -76,6 +76,38 @@ async def test_pages_of_the_list_join_without_gap_or_repeat(store: Store) -> Non
     assert seen == made[::-1]
 
 
+async def test_pinned_ones_and_the_others_are_lists_of_their_own(store: Store) -> None:
+    ids = [(await store.create_conversation(ME, title=f"t{i}")).id for i in range(5)]
+    theirs = await store.create_conversation("other")
+    await store.update_conversation("other", theirs.id, pinned=True)
+    for number in (1, 3):
+        changed = await store.update_conversation(ME, ids[number], pinned=True)
+        assert changed.pinned and changed.title == f"t{number}"
+    pinned = await store.conversations(ME, pinned=True)
+    assert [one.id for one in pinned] == [ids[3], ids[1]]
+    assert await store.conversations(ME, pinned=True, limit=1) == pinned[:1]
+    assert await store.conversations(ME, pinned=True, before=pinned[0].change) == pinned[1:]
+    assert await store.conversations(ME, pinned=True, query="t1") == pinned[1:]
+    others = await store.conversations(ME, pinned=False)
+    assert [one.id for one in others] == [ids[4], ids[2], ids[0]]
+    assert [one.id for one in await store.conversations(ME)][:2] == [ids[3], ids[1]]
+    unpinned = await store.update_conversation(ME, ids[1], pinned=False)
+    assert not unpinned.pinned and unpinned.change > pinned[0].change
+    assert [one.id for one in await store.conversations(ME, pinned=True)] == [ids[3]]
+
+
+async def test_a_pin_stays_when_something_else_is_written(store: Store) -> None:
+    turn = await said(store, "hi")
+    id = turn.conversation.id
+    await store.update_conversation(ME, id, pinned=True)
+    await store.update_conversation(ME, id, title="renamed")
+    again = await store.begin_reply(ME, id, parent=turn.message.id, run=new_run())
+    await answer(store, again, "again")
+    assert (await store.conversation(ME, id)).pinned
+    await store.delete_conversation(ME, id)
+    assert await store.conversations(ME, pinned=True) == []
+
+
 async def test_the_list_can_be_narrowed_by_title_or_message(store: Store) -> None:
     titled = await store.create_conversation(ME, title="Gärten 100%")
     talked = await said(store, "about elephants", "and 象が好き")

@@ -110,6 +110,7 @@ async def test_a_backup_taken_while_writing_is_a_whole_database(
     store: Store, tmp_path: Path
 ) -> None:
     before = await said(store, "before", "yes")
+    await store.update_conversation(ME, before.conversation.id, pinned=True)
     target = tmp_path / "backups" / "copy.db"
     target.parent.mkdir()
     running = await first_turn(store, "running")
@@ -121,6 +122,7 @@ async def test_a_backup_taken_while_writing_is_a_whole_database(
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
     assert (await copy.message(ME, before.reply.id)).text == "yes"
+    assert [one.id for one in await copy.conversations(ME, pinned=True)] == [before.conversation.id]
     assert await copy.instance() == await store.instance()
     assert await copy.check() == []
     await copy.close()

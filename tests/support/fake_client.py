@@ -219,9 +219,15 @@ class FakeClient:
     # ---- the interface ------------------------------------------------------------------------
 
     async def conversations(
-        self, *, limit: int = 50, before: int | None = None, query: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        query: str | None = None,
+        pinned: bool | None = None,
     ) -> list[Conversation]:
         found = sorted(self.talks.values(), key=lambda one: -one.change)
+        found = [one for one in found if pinned is None or one.pinned == pinned]
         found = [one for one in found if before is None or one.change < before]
         return [one for one in found if not query or query.lower() in one.title.lower()][:limit]
 

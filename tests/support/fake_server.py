@@ -209,7 +209,10 @@ class FakeServer:
             case "GET", ["models"]:
                 return {"models": [{"id": "fake-model", "path": "/models/fake.gguf"}]}
             case "GET", ["conversations"]:
-                return {"conversations": self.conversations}
+                found = self.conversations
+                if (pinned := request.query.get("pinned")) is not None:
+                    found = [one for one in found if one.get("pinned", False) == (pinned == "true")]
+                return {"conversations": found}
             case "GET", ["search"]:
                 hit = {"conversation": CONVERSATION, "message": REPLY, "snippet": "a \x02hit\x03"}
                 return {"hits": [hit]}

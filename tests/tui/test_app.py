@@ -645,6 +645,39 @@ async def test_a_conversation_gets_a_new_name(client: FakeClient, tmp_path: Path
         await until(pilot, lambda: "old name[/]" in screen_text(pilot))
 
 
+async def test_a_conversation_is_pinned_by_a_key_and_by_a_command(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    for title in ("one", "two", "three"):
+        client.talk(title, "a", "b")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        shown = pilot.app.sidebar
+        await until(pilot, lambda: len(shown.shown) == 3 and pilot.app.talk.id == "c0001")
+        await pilot.press(*"/pin", "enter")
+        await until(pilot, lambda: "Pinned: one" in screen_text(pilot))
+        await until(pilot, lambda: [one.title for one in shown.shown][:1] == ["one"])
+        assert client.talks["c0001"].pinned
+        await pilot.press("ctrl+s", "p")  # the open one is chosen
+        await until(pilot, lambda: "No longer pinned: one" in screen_text(pilot))
+        assert not client.talks["c0001"].pinned
+        await pilot.press("down", "p")
+        await until(pilot, lambda: shown.shown[0].pinned)
+        assert shown.shown[0].title == "three"
+        await pilot.press("d")  # like any other
+        await until(pilot, lambda: "three" not in [one.title for one in shown.shown])
+
+
+async def test_why_a_conversation_is_not_pinned_is_said(client: FakeClient, tmp_path: Path) -> None:
+    client.talk("one", "a", "b")
+    async with running(client, tmp_path) as pilot:
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        await pilot.press(*"/pin", "enter")
+        await until(pilot, lambda: "Nothing was sent here yet." in screen_text(pilot))
+        del client.talks["c0001"]
+        await pilot.press("ctrl+s", "down", "p")
+        await until(pilot, lambda: "Not pinned: No such conversation." in screen_text(pilot))
+
+
 async def test_the_list_can_be_filtered(client: FakeClient, tmp_path: Path) -> None:
     for title in ("apples", "pears", "apple pie"):
         client.talk(title, "a", "b")

@@ -62,6 +62,22 @@ async def test_the_first_message_of_another_device_fills_an_empty_conversation(
         await until(pilot, lambda: "hello back" in screen_text(pilot))
 
 
+async def test_a_pin_of_another_device_moves_the_conversation_in_the_list(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    for title in ("one", "two", "three"):
+        client.talk(title, "a", "b")
+    async with running(client, tmp_path) as pilot:
+        shown = pilot.app.sidebar
+        await until(pilot, lambda: [one.title for one in shown.shown] == ["three", "two", "one"])
+        client.changed_elsewhere("c0001", pinned=True)
+        client.changed_elsewhere("c0002", title="two again")
+        await until(
+            pilot, lambda: [one.title for one in shown.shown] == ["one", "two again", "three"]
+        )
+        assert "Pinned" in screen_text(pilot)
+
+
 async def test_what_is_being_read_stays_in_its_place(client: FakeClient, tmp_path: Path) -> None:
     client.talk("t", "question", "\n\n".join(f"paragraph {n}" for n in range(80)))
     async with running(client, tmp_path, conversation="c0001") as pilot:

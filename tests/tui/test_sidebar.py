@@ -63,6 +63,20 @@ async def test_refreshing_the_list_keeps_the_chosen_row() -> None:
         assert rows.get_option_at_index(rows.highlighted or 0).id == "c12"
 
 
+async def test_pinned_ones_stand_first_under_a_heading_of_their_own() -> None:
+    noon = int(dt.datetime(2026, 3, 15, 12).timestamp() * 1000)
+    talks = [
+        Conversation("old", "o", updated_at=0, pinned=True),
+        Conversation("new", "n", updated_at=noon),
+    ]
+    app = Host()
+    async with app.run_test(size=(40, 20)):
+        sidebar = app.query_one(Sidebar)
+        sidebar.show(talks, TODAY)
+        rows = [sidebar.rows.get_option_at_index(n) for n in range(sidebar.rows.option_count)]
+        assert [str(one.prompt) for one in rows] == ["Pinned", "o", "", "Today", "n"]
+
+
 async def test_headings_move_on_with_the_day_though_nothing_changed() -> None:
     noon = dt.datetime(2026, 3, 15, 12).timestamp() * 1000
     talks = [Conversation("c1", "t", updated_at=int(noon))]
@@ -102,6 +116,44 @@ async def test_pages_follow_each_other_without_gap_or_double() -> None:
     await books.refresh()
     assert len(books.shown) == 120
     assert books.shown[0].title == "newest"
+
+
+async def test_pinned_ones_come_first_however_far_down_they_would_be() -> None:
+    books, client = library(120)
+    for number in (1, 3, 119):
+        await client.update_conversation(f"c{number:04d}", pinned=True)
+    await books.refresh()
+    first = ["c0119", "c0003", "c0001"]
+    assert [one.id for one in books.shown][:4] == [*first, "c0120"]
+    await books.more()
+    await books.more()
+    assert len(books.shown) == len({one.id for one in books.shown}) == 120
+    assert [one.id for one in books.shown][:3] == first
+    assert [one.change for one in books.shown[3:]] == sorted(
+        (one.change for one in books.shown[3:]), reverse=True
+    )
+    books.query = "talk 11"  # 11 and 110 to 118, of which 118 is pinned
+    await books.refresh()
+    assert [one.id for one in books.shown][:2] == ["c0119", "c0120"]
+
+
+async def test_what_others_pin_moves_to_the_top_and_back() -> None:
+    books, client = library(3)
+    await books.refresh()
+    for pinned, order in ((True, "132"), (False, "132")):
+        stale = client.talks["c0001"]
+        client.changed_elsewhere("c0001", pinned=pinned)
+        assert books.changed(client.talks["c0001"])
+        assert books.changed(stale)  # it is overtaken
+        assert "".join(one.id[-1] for one in books.shown) == order
+        assert books.shown[0].pinned == pinned
+    client.changed_elsewhere("c0002", pinned=True)
+    client.changed_elsewhere("c0003", title="later")
+    for id in ("c0002", "c0003"):
+        assert books.changed(client.talks[id])
+    assert "".join(one.id[-1] for one in books.shown) == "231"
+    books.gone("c0002")
+    assert [one.id for one in books.shown] == ["c0003", "c0001"]
 
 
 async def test_a_deletion_is_undone_or_done() -> None:

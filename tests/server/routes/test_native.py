@@ -305,6 +305,28 @@ async def test_a_conversation_is_made_changed_and_deleted(edge: Edge) -> None:
     assert (await edge.call("GET", path)).status_code == 404
 
 
+async def test_pinned_conversations_are_asked_for_apart_from_the_others(edge: Edge) -> None:
+    one, other = [
+        (await edge.call("POST", "/conversations", json={"title": title})).json()
+        for title in ("one", "other")
+    ]
+    assert one["pinned"] is False
+    path = f"/conversations/{one['id']}"
+    pinned = (await edge.call("PATCH", path, json={"pinned": True})).json()
+    assert pinned == {**one, **{name: pinned[name] for name in ("pinned", "change", "updated_at")}}
+    for query, ids in (
+        ("", [one["id"], other["id"]]),
+        ("?pinned=true", [one["id"]]),
+        ("?pinned=false", [other["id"]]),
+    ):
+        found = (await edge.call("GET", f"/conversations{query}")).json()["conversations"]
+        assert [each["id"] for each in found] == ids
+    for wrong in (None, 1, "yes"):
+        assert (await edge.call("PATCH", path, json={"pinned": wrong})).status_code == 400
+    assert (await edge.call("GET", "/conversations?pinned=perhaps")).status_code == 400
+    assert (await edge.call("GET", path)).json()["pinned"] is True
+
+
 async def test_deleting_ends_what_is_being_written(tmp_path: Path) -> None:
     engine = FakeEngine(["word "] * 100_000)
     async with edge_at(tmp_path, engine) as edge:
