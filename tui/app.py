@@ -266,9 +266,7 @@ class HobnobApp(ListingApp, ComparingApp):
         """Ctrl+C: the selection if there is one, else the reply that runs, else twice to quit."""
         if self.screen.get_selected_text():
             self.screen.action_copy_text()
-        elif self.talk.live is not None:
-            self.chat.action_stop()
-        else:
+        elif not self.chat.stop():
             self.ask_to_quit()
 
     def ask_to_quit(self) -> None:
@@ -334,7 +332,9 @@ class HobnobApp(ListingApp, ComparingApp):
 
     def _edit_last(self) -> None:
         mine = [entry for entry in self.talk.entries if entry.role == USER and entry.id]
-        if mine and self.talk.live is None:
+        if self.chat.busy:
+            self.chat.say_busy()
+        elif mine:
             self.chat.edit(mine[-1])
 
     def _rename_this(self) -> None:

@@ -17,7 +17,6 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from hobnob.tui import moves
 from hobnob.tui.clean import clean
 from hobnob.tui.commands import COMMANDS, matching
 from hobnob.tui.completions import Completions
@@ -32,11 +31,11 @@ from hobnob.tui.notice import ClientError
 from hobnob.tui.outlook import Outlook
 from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.reading import Reading
 from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
+from hobnob.tui.versions import Asked, Versions
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import STARTER, WELCOME
@@ -44,7 +43,7 @@ from hobnob.tui.welcome import STARTER, WELCOME
 DRAFT_PAUSE_SECONDS = 0.7
 
 
-class Chat(Reading):
+class Chat(Versions):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
         Binding("alt+w", "waiting", "Messages that wait", id="chat.waiting", priority=True),
@@ -77,7 +76,6 @@ class Chat(Reading):
         self._going = Typed()  # what is on its way
         self._retry = Draft("")
         self._opened = 0
-        self._changing = False  # another reply or version is on its way to the screen
         self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
         self._draft_timer: Timer | None = None
@@ -149,9 +147,9 @@ class Chat(Reading):
         self.save_draft()
         self._between = True
         self.composer.take()
-        for group in ("follow", "send", "go-on", "earlier"):
+        for group in ("follow", "send", "versions", "go-on", "earlier"):
             self.workers.cancel_group(self, group)
-        self._outgoing = self._editing = None
+        self._outgoing = self._editing = self._asked = None
         self._elsewhere.hint = ""
         self.find_bar.leave()
         self._painter.forget()
@@ -184,9 +182,11 @@ class Chat(Reading):
             self.post_message(self.Command(text.strip()))
         elif not text.strip():
             return
-        elif self._editing is None and (self.talk.live or self._outgoing):
+        elif self._editing is None and self.busy:
             self._waiting.put(self.composer.take())
             self._show_hint()
+        elif self._asked is not None:
+            self.say_busy()
         else:
             self._deliver(self.composer.take())
 
@@ -236,6 +236,7 @@ class Chat(Reading):
         self._editing = out.replaced[0] if out.replaced else None
         self._show_welcome()
         self.say_trouble(f"Not sent: {error.message}")
+        self._show_hint()
         self.composer.focus()
 
     async def _begin(self, reply: Entry) -> None:
@@ -283,8 +284,7 @@ class Chat(Reading):
         opened = self._opened
 
         def wanted() -> bool:
-            idle = self.talk.live is None and self._outgoing is None
-            return idle and not self._changing and opened == self._opened
+            return not self.busy and opened == self._opened
 
         if await self._elsewhere.bring(wanted=wanted, may_replace=self._watches_the_end):
             self._show_welcome()
@@ -322,6 +322,8 @@ class Chat(Reading):
         hints = [self._elsewhere.hint] if self._elsewhere.hint else []
         if self._editing is not None:
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
+        if self._coming is not None and self._coming.cancelled:
+            hints.append("the reply will be stopped as soon as it begins")
         if waiting := len(self._waiting.messages):
             hints.append(f"{waiting} waiting to be sent: Alt+W to edit or take away")
         if self.talk.entries and not self.view.following:
@@ -363,20 +365,38 @@ class Chat(Reading):
 
     # ---- stopping -----------------------------------------------------------------------------
 
+    @property
+    def busy(self) -> bool:
+        return super().busy or self._outgoing is not None
+
+    @property
+    def _coming(self) -> Outgoing | Asked | None:
+        """What will be a reply when the server has taken it."""
+        asked = self._asked if self._asked is not None and self._asked.reply else None
+        return self._outgoing or asked
+
     def action_stop(self) -> None:
         """Esc: leave editing, else stop the reply and take back what waits behind it."""
         if self._editing is not None:
             self._editing = None
             self.composer.take()
-        elif self._outgoing is not None:
-            self._outgoing.cancelled = True
-        elif self.talk.live is not None:
-            if waiting := self._waiting.take_all():
-                self.composer.put(Typed.joined([*waiting, self.composer.typed]))
-            self._stop(self.talk.live)
-        elif self._vi and self.view.views:
+            self._show_hint()
+        elif not self.stop() and self._vi and not self.busy and self.view.views:
             self.view.views[-1].focus()
+
+    def stop(self) -> bool:
+        """Stop the reply. False: there is none, or it will be stopped already."""
+        coming, live = self._coming, self.talk.live
+        if coming is not None and not coming.cancelled:
+            coming.cancelled = True
+        elif coming is None and live is not None:
+            self._stop(live)
+        else:
+            return False
+        if waiting := self._waiting.take_all():
+            self.composer.put(Typed.joined([*waiting, self.composer.typed]))
         self._show_hint()
+        return True
 
     @work(group="stop")
     async def _stop(self, reply: Entry) -> None:
@@ -385,78 +405,14 @@ class Chat(Reading):
         except ClientError as error:
             self.say_trouble(f"Not stopped: {error.message}")
 
-    # ---- messages: edit, regenerate, versions ------------------------------------------------
-
-    @on(MessageView.Wish)
-    async def _wish(self, event: MessageView.Wish) -> None:
-        entry, what = event.view.entry, event.what
-        if what in ("up", "down"):
-            await self.action_to_message(-1 if what == "up" else 1)
-        elif what == "leave":
-            self.composer.focus()
-        elif what in ("copy", "copy_code"):
-            return  # the app has the clipboard
-        elif what == "find":
-            self.action_find()
-        elif what in moves.NAMES:
-            await moves.move(what, self)
-        elif self.talk.live is not None or self._outgoing is not None:
-            self.app.notify("A reply is being written. Esc stops it.", markup=False)
-        elif what == "edit":
-            self.edit(entry)
-        elif what in ("regenerate", "go_on"):
-            self._regenerate(entry, going_on=what == "go_on")
-        elif what in ("earlier", "later"):
-            self._switch(entry, -1 if what == "earlier" else 1)
-        event.stop()
-
-    def regenerate_last(self, *, going_on: bool = False) -> None:
-        if self.talk.entries and self.talk.live is None:
-            self._regenerate(self.talk.entries[-1], going_on=going_on)
+    # ---- editing ------------------------------------------------------------------------------
 
     def edit(self, entry: Entry) -> None:
-        """Into the input, to be sent in place of itself."""
         if entry.role == USER:
             self._editing = entry
             self.composer.put(entry.text)
             self.composer.focus()
             self._show_hint()
-
-    def _leave_messages(self) -> None:
-        """A message that goes away must not take the focus to who knows where."""
-        if isinstance(self.screen.focused, MessageView):
-            self.composer.focus()
-
-    @work(exclusive=True, group="send")
-    async def _regenerate(self, entry: Entry, *, going_on: bool) -> None:
-        old = self.talk.reply_at(entry)
-        if old is None:
-            return
-        self._changing = True
-        try:
-            reply = await (self.talk.go_on(old) if going_on else self.talk.regenerate(old))
-        except ClientError as error:
-            self.say_trouble(f"No new reply: {error.message}")
-            return
-        finally:
-            self._changing = False
-        self._leave_messages()
-        await self.view.drop_from(len(self.talk.entries) - 1)
-        await self._begin(reply)
-        await self.view.to_end()
-
-    @work(exclusive=True, group="send")
-    async def _switch(self, entry: Entry, step: int) -> None:
-        self._changing = True
-        try:
-            shown = await self.talk.switch(entry, step)
-        except ClientError as error:
-            self.say_trouble(error.message)
-            return
-        finally:
-            self._changing = False
-        if shown is not None:
-            await self._show(shown.id)
 
     # ---- drafts -------------------------------------------------------------------------------
 

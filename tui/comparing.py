@@ -62,8 +62,8 @@ class ComparingApp(CopyingApp):
     def action_compare(self) -> None:
         """What is in the input, against columns; with nothing there, or from a message, the
         replies to a message that was sent."""
-        if self.talk.live is not None:
-            self.notify("A reply is being written. Esc stops it.", markup=False)
+        if self.chat.busy:
+            self.chat.say_busy()
             return
         draft = self.chat.composer.full_text
         focused, entries = self.focused, self.talk.entries
