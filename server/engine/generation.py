@@ -73,7 +73,7 @@ class Generation:
         self._replayed: str | None = self._replay(submit.emitted) if submit.emitted else None
         self._arrived = self._admitted = self._prefilled = self._first = self._last = now
         self._gaps: list[float] = []
-        self._drew = False
+        self._was_admitted = self._drew = False
         self._drafted = self._accepted = 0
         self.drafter = Drafter(self.run.tokens, self.run.n_prompt, self.run.owner)
 
@@ -88,8 +88,10 @@ class Generation:
         return None
 
     def admitted(self, now: float) -> None:
-        """The run got a sequence for the first time."""
-        self._admitted = self._prefilled = now
+        """The run got a sequence; only the first time counts."""
+        if not self._was_admitted:
+            self._admitted = self._prefilled = now
+        self._was_admitted = True
 
     def prefilled(self, now: float) -> None:
         """The logits for its next token are there."""

@@ -57,9 +57,10 @@ class Run:
     put_aside: int = 0
     """How often."""
     suspect: bool = False
-    """Whether its cells were lost in a broken step: it or a neighbour broke it."""
-    stepped: int = 0
-    """Number of the last step that it was part of."""
+    """Whether its cells were lost in a broken step, which it or a neighbour broke, and it has not
+    come as far again: until then it is computed alone."""
+    turn: int = 0
+    """Its place among all the parts of steps so far, when it was last a part of one."""
     _ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
 
     def ids(self) -> Ids:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk
+from hobnob.server.engine.pacing import FLOOR_ROWS
 from hobnob.server.engine.run import Run
 
 HEADROOM_CELLS = 64
@@ -23,6 +24,9 @@ CALM_STEPS = 8
 
 LOOK_AHEAD = 16
 """So many waiting runs are looked at in a step: each costs a search for its prefix."""
+
+PREFILL_SHARE = 4
+"""Of the rows of a step one in so many, up to the floor, is not taken by decodes."""
 
 OWNERS_REMEMBERED = 1024
 
@@ -69,7 +73,7 @@ class Scheduler:
         self._waiting: list[Run] = []
         self._running: list[Run] = []
         self._served: dict[str, float] = {}
-        self._step = 0
+        self._step = self._turns = 0
         self._calm_until = 0
         self.fetching = False
         """Whether a run that would have been admitted waits for what is being read for it."""
@@ -164,8 +168,11 @@ class Scheduler:
         chunk = plan.chunks[plan.runs.index(run)]
         kept = len(chunk.tokens) - rejected
         self._memory.computed(run, kept, exact=exact, rejected=rejected)
+        if chunk.outputs:  # it has come past what broke
+            run.suspect = False
         self._served[run.owner] += kept
-        run.stepped = self._step
+        self._turns += 1
+        run.turn = self._turns
 
     def end(self, run: Run) -> None:
         """The run is over, or is not wanted any more, wherever it is; what it computed stays as
@@ -249,10 +256,17 @@ class Scheduler:
         exact = budget.exact_rows and any(run.exact for run in self._running)
         return min(budget.rows, budget.exact_rows) if exact else budget.rows
 
+    @staticmethod
+    def _reserve(rows: int) -> int:
+        """Rows of so many that decodes leave to prefills, so that these always move."""
+        return min(FLOOR_ROWS, max(1, rows // PREFILL_SHARE), rows - 1)
+
     def _plan_decodes(self, plan: Plan, rows: int) -> None:
+        if any(self._missing(run) > 1 for run in self._running):
+            rows -= self._reserve(rows)
         while True:
             decoding = [run for run in self._running if self._missing(run) == 1]
-            decoding.sort(key=lambda run: run.stepped)  # if there are too many, in turns
+            decoding.sort(key=lambda run: run.turn)  # if there are too many, in turns
             decoding = decoding[:rows]
             if not decoding or self._memory.make_room(len(decoding)):
                 break
@@ -284,11 +298,12 @@ class Scheduler:
             return n
         return min(n, self._memory.fillable - planned)
 
-    def _prefill_key(self, run: Run, now: float) -> tuple[bool, float, float]:
+    def _prefill_key(self, run: Run, now: float) -> tuple[bool, bool, float, float]:
         """Within an owner a short prompt overtakes a long one, which it delays little; the longer
-        a run waited, the less it is overtaken."""
+        a run waited, the less it is overtaken. Decodes that were left out come last."""
         waited = max(0.0, now - run.arrived)
         return (
+            self._missing(run) == 1,
             self._is_low(run, now),
             self._served[run.owner],
             self._missing(run) / (1.0 + waited),

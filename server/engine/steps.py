@@ -40,6 +40,9 @@ from hobnob.server.wire import StopReason
 SAVE_STEPS = 8
 """One of so many busy steps also saves a stretch of a finished run."""
 
+SILENCE_SECONDS = 1.0
+"""Steps that have no other news are told of this often: whoever listens knows that it goes on."""
+
 SAVE_SECONDS = 0.4
 """For what is not saved yet, when the process ends; then so many for the disk to take it:"""
 WRITE_SECONDS = 0.8
@@ -73,6 +76,20 @@ def _groups(plan: Plan) -> list[list[int]]:
     others = [i for i in numbers if not plan.runs[i].suspect]
     alone = [[i] for i in numbers if plan.runs[i].suspect]
     return [others, *alone] if others else alone
+
+
+def _refused(submit: Submit) -> Output:
+    """The only news of a run with token ids that there are not."""
+    if submit.warm:
+        return Output(submit.run, finish=Finish(WARMED))
+    over = Finish(
+        StopReason.ERROR,
+        error_code="invalid_request",
+        error="A token id is not in the model's vocabulary.",
+        prompt_tokens=len(submit.prompt),
+        completion_tokens=len(submit.emitted),
+    )
+    return Output(submit.run, finish=over)
 
 
 class Steps:
@@ -110,6 +127,7 @@ class Steps:
         self._service_s: float | None = None
         self._steps = 0
         self._unsaid = False  # the statistics changed without a step
+        self._said_at = clock()
         self._decode_s = 0.0
         self._source_s = 0.0  # of the step, spent on making drafts
         self.records = Records(clock())
@@ -171,6 +189,9 @@ class Steps:
         if submit.warm and self._live:
             self._outputs.append(Output(submit.run, finish=Finish(WARMED)))
             return
+        if not self._knows(submit):  # nothing is made of it: every token is looked up for that
+            self._outputs.append(_refused(submit))
+            return
         made = Generation(
             submit,
             piece=self._words.piece,
@@ -212,7 +233,7 @@ class Steps:
             self._end(made.run, WARMED)
 
     def _refusal(self, submit: Submit) -> tuple[str, str] | None:
-        prompt, emitted = submit.prompt, submit.emitted
+        prompt = submit.prompt
         if not prompt:
             return "empty_prompt", "The prompt is empty."
         if len(prompt) >= self._limits.n_ctx:
@@ -220,10 +241,12 @@ class Steps:
                 f"The prompt has {len(prompt)} tokens, more than the context window of "
                 f"{self._limits.n_ctx} can hold."
             )
-        ids = (*prompt, *emitted, *submit.sampling.logit_bias)
-        if min(ids) < 0 or max(ids) >= self._words.n_vocab:
-            return "invalid_request", "A token id is not in the model's vocabulary."
         return None
+
+    def _knows(self, submit: Submit) -> bool:
+        """Whether all its token ids are in the vocabulary."""
+        ids = (*submit.prompt, *submit.emitted, *submit.sampling.logit_bias)
+        return not ids or (min(ids) >= 0 and max(ids) < self._words.n_vocab)
 
     # ---- the step -----------------------------------------------------------------------------
 
@@ -238,8 +261,7 @@ class Steps:
         if self._speculation is not None:
             self._scheduler.draft(plan, budget, self._propose)
         for run in plan.admitted:
-            if not run.put_aside:
-                self._live[run.id].admitted(began)
+            self._live[run.id].admitted(began)
         for run in plan.full:
             self._end(run, StopReason.CONTEXT)
         threads = self._threads.choose(began)
@@ -250,7 +272,8 @@ class Steps:
             for members in _groups(plan):
                 self._compute(plan, members)
         self._record(plan, began, threads)
-        return self._say() or bool(plan.chunks)
+        computed = bool(plan.chunks)
+        return self._say(computed=computed) or computed
 
     def _budget(self) -> Budget:
         rows = self._limits.rows
@@ -457,11 +480,13 @@ class Steps:
             )
         )
 
-    def _say(self) -> bool:
-        places = self._new_places()
-        if not (self._outputs or self._prefills or places):
+    def _say(self, *, computed: bool) -> bool:
+        places, now = self._new_places(), self._clock()
+        silent = computed and now - self._said_at >= SILENCE_SECONDS
+        if not (self._outputs or self._prefills or places or silent):
             return False
-        records = self.records.due(self._clock(), resting=self._scheduler.idle)
+        self._said_at = now
+        records = self.records.due(now, resting=self._scheduler.idle)
         self._emit(Stepped(self._outputs, self._prefills, places, self.stats(), records))
         self._outputs, self._prefills = [], []
         return True

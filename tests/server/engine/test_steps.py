@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import defaultdict
 from typing import Any
@@ -18,7 +19,7 @@ from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import WARMED, Finish, Logprob, Sampling, Stepped, Submit
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Drafter, Speculation
-from hobnob.server.engine.steps import Limits, Steps, Words
+from hobnob.server.engine.steps import SILENCE_SECONDS, Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
 LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
@@ -231,6 +232,27 @@ def test_a_run_that_cannot_be_begun_ends_at_once(
     assert bench.model.steps == []
 
 
+def test_an_id_that_there_is_not_costs_one_run_wherever_it_stands() -> None:
+    bench = Bench()
+
+    def piece(token: int) -> bytes:
+        if not 0 <= token < N_VOCAB:  # as the real vocabulary does
+            raise ValueError(f"There is no token {token}.")
+        return b"a"
+
+    bench.steps._words = dataclasses.replace(bench.steps._words, piece=piece)
+    for n, bad in enumerate((-1, N_VOCAB, 10**6)):
+        bench.submit(f"prompt{n}", [5, bad])
+        bench.submit(f"emitted{n}", [5], emitted=[7, bad])
+        bench.submit(f"bias{n}", [5], logit_bias={bad: 1.0})
+    bench.submit("warm", [5, -1], warm=True)
+    bench.finish()
+    for run, (finish,) in bench.finishes.items():
+        wanted = (WARMED, None) if run == "warm" else ("error", "invalid_request")
+        assert (finish.reason, finish.error_code) == wanted, run
+    assert len(bench.finishes) == 10 and bench.model.steps == []
+
+
 def test_a_run_submitted_twice_is_generated_once() -> None:
     bench, ask = Bench(), long_prompt(5)
     bench.submit("a", ask)
@@ -260,6 +282,16 @@ def test_the_timings_of_a_run_add_up() -> None:
     assert finish.queued_s > 0 and finish.prefill_s > 0 and finish.first_decode_s > 0
     assert finish.decode_s >= finish.token_max_s >= finish.token_p99_s >= finish.token_p50_s > 0
     assert finish.prompt_tokens == 40
+
+
+def test_a_run_admitted_and_put_aside_in_one_plan_waited_until_then() -> None:
+    bench = Bench(cells=100, running=6, ids=12, n_ctx=90)
+    for n in range(10):
+        bench.submit(f"r{n}", long_prompt(10 + n, 30), max_tokens=30)
+    bench.finish()
+    for n in range(10):
+        (finish,) = bench.finishes[f"r{n}"]
+        assert finish.queued_s > 0
 
 
 # ---- continuation ------------------------------------------------------------------------------
@@ -392,6 +424,23 @@ def test_exact_runs_never_share_a_step_larger_than_the_bound() -> None:
             assert sum(len(c.tokens) for c in step) <= 7
 
 
+def test_prompts_are_read_while_an_exact_run_keeps_steps_as_small_as_its_neighbours() -> None:
+    bench = Bench(cells=4000, running=10, ids=20, n_ctx=1000, exact_rows=7)
+    for n in range(8):  # more than an exact step has rows
+        ask = [PLAIN[0], PLAIN[1], PLAIN[n]]
+        bench.submit(f"d{n}", ask, max_tokens=300, exact=n == 0, ignore_eos=True)
+    for _ in range(20):
+        bench.step()
+    assert all(bench.tokens[f"d{n}"] for n in range(8))
+    before = [len(bench.tokens[f"d{n}"]) for n in range(8)]
+    bench.submit("late", prompt(2, 50), max_tokens=4)
+    for _ in range(80):
+        bench.step()
+    assert bench.reason("late") == "max_tokens"
+    said = [len(bench.tokens[f"d{n}"]) - before[n] for n in range(8)]
+    assert max(said) - min(said) <= 2, "decodes take turns"
+
+
 def test_an_exact_run_does_not_start_from_cells_of_large_steps() -> None:
     bench, ask = Bench(rows=32, exact_rows=7), long_prompt(20)
     bench.submit("a", ask)
@@ -507,6 +556,19 @@ def test_a_fault_in_mid_reply_leaves_the_others_alone() -> None:
     bench.finish()
     assert bench.tokens["a"] == greedy(ask, 20)
     assert bench.reason("bad") == "error"
+
+
+def test_who_lost_cells_to_a_neighbour_s_fault_computes_with_others_again() -> None:
+    bench, ask = Bench(cells=2000, n_ctx=300, rows=64), long_prompt(6, 40)
+    other = long_prompt(7, 40)
+    bench.submit("a", ask, max_tokens=40)
+    bench.submit("b", other, max_tokens=40)
+    bench.step()
+    bench.submit("bad", [*prompt(3, 90), CRASH])
+    bench.finish()
+    assert bench.reason("bad") == "error"
+    assert (bench.tokens["a"], bench.tokens["b"]) == (greedy(ask, 40), greedy(other, 40))
+    assert [len(step) for step in bench.model.steps[-20:]] == [2] * 20
 
 
 # ---- drafts ------------------------------------------------------------------------------------
@@ -644,6 +706,18 @@ def test_a_warm_up_that_breaks_the_model_or_does_not_fit_ends_quietly() -> None:
         bench.finish()
         assert bench.reason("warm") == WARMED
         bench.finishes.clear()
+
+
+def test_a_long_warm_up_gives_a_sign_of_life_every_second() -> None:
+    bench = Bench(rows=8)
+    bench.submit("warm", prompt(1, 90), warm=True)
+    began = bench.now
+    while not bench.steps.idle:
+        bench.now += 0.4  # that a step takes
+        bench.step()
+    took = bench.now - began
+    assert took > 3 * SILENCE_SECONDS
+    assert len(bench.frames) >= took / (SILENCE_SECONDS + 0.5)
 
 
 # ---- records ------------------------------------------------------------------------------------
