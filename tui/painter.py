@@ -3,8 +3,9 @@ on a screen that is slow to draw, so that keys are always answered first."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from textual.timer import Timer
 
@@ -19,10 +20,21 @@ BYTES_PER_SECOND = 12_000
 """No more is written while a reply streams, as far as that leaves enough repaints: what a thin
 line to a far machine takes. Most repaints are a few hundred bytes, and are not held up."""
 MAX_SENDING_SECONDS = 0.2
+MAX_SENDING_SECONDS_FAR = 0.5
+"""Over SSH, where the line may really be thin: beside a list every row that moves up has its
+neighbour in the list drawn again, and a repaint is some thousand bytes."""
 
 
 class Painter:
-    def __init__(self, view: TranscriptView, written: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        view: TranscriptView,
+        written: Callable[[], int] = lambda: 0,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`written`: bytes to the terminal so far."""
+        far = "SSH_CONNECTION" in environ or "SSH_TTY" in environ
+        self._max_sending = MAX_SENDING_SECONDS_FAR if far else MAX_SENDING_SECONDS
         self._view = view
         self._written = written
         self._dirty: Entry | None = None
@@ -61,4 +73,4 @@ class Painter:
     def _measure(self, started: float, written: int) -> None:
         self._cost = min(time.monotonic() - started, MAX_COST_SECONDS)
         size = self._written() - written
-        self._sending = min(size / BYTES_PER_SECOND, MAX_SENDING_SECONDS)
+        self._sending = min(size / BYTES_PER_SECOND, self._max_sending)

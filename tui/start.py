@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -19,6 +20,10 @@ from hobnob.tui.options import model_argument
 if TYPE_CHECKING:
     from hobnob.launch import Target
     from hobnob.tui.client import Client
+
+
+COLLECT_AT = (20_000, 20, 20)
+"""New objects, and collections of each generation before the next one's."""
 
 
 async def run_app(app: HobnobApp) -> int:
@@ -65,6 +70,9 @@ def run(
         own_themes=own,
         typed=choice.typed,
     )
+    # What was imported stays to the end: without going through it a collection is no pause.
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AT)
     code = asyncio.run(run_app(app))
     if app.talk.id is not None:
         say_how_to_come_back(target, app.talk.id, *kind.AGAIN)

@@ -56,10 +56,12 @@ class Screen:
         self.now = max(self.now, until)
 
 
-def streamed(monkeypatch: pytest.MonkeyPatch, cost_s: float, size: int = 0) -> tuple[Screen, Entry]:
+def streamed(
+    monkeypatch: pytest.MonkeyPatch, cost_s: float, size: int = 0, **environ: str
+) -> tuple[Screen, Entry]:
     screen = Screen(cost_s, size)
     monkeypatch.setattr(painter.time, "monotonic", lambda: screen.now)
-    made = Painter(screen, lambda: screen.written)  # type: ignore[arg-type]
+    made = Painter(screen, lambda: screen.written, environ)  # type: ignore[arg-type]
     entry = Entry("r", "assistant", [Part("text")])
     while screen.now < SECONDS:
         entry.parts[0].add("x")
@@ -87,6 +89,12 @@ def test_so_much_is_written_as_a_thin_line_takes(monkeypatch: pytest.MonkeyPatch
     assert screen.written <= 1.1 * painter.BYTES_PER_SECOND * SECONDS
     screen, _ = streamed(monkeypatch, 0.005, 100_000)
     assert len(screen.drawn) > 4 * SECONDS  # it is drawn all the same
+
+
+def test_over_ssh_large_repaints_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, _ = streamed(monkeypatch, 0.005, 5000, SSH_CONNECTION="10.0.0.1 22 10.0.0.2 22")
+    assert screen.written <= 1.1 * painter.BYTES_PER_SECOND * SECONDS
+    assert len(screen.drawn) >= 2 * SECONDS
 
 
 def test_the_end_is_drawn_however_short_the_time_since_the_last(
