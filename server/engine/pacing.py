@@ -15,7 +15,7 @@ FIRST_ROWS = 8
 FLOOR_ROWS = 4
 """Not more: late in a long prompt a row costs four times what it does at its beginning, since it
 attends to all that came before, and eight of them made steps of five times a decode step."""
-RELATIVE_TARGET = 3.2
+RELATIVE_TARGET = 2.8
 """Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
 IDLE_STEP_SECONDS = 1.0
 """With nobody decoding a step may take so long: new arrivals and cancels wait for its end."""
