@@ -239,6 +239,7 @@ async def terminal(server: FakeServer, size: tuple[int, int]) -> AsyncIterator[T
             start_new_session=True,
             env=kept
             | {"HOBNOB_HOME": home, "HOBNOB_URL": server.url, "HOBNOB_KEY": KEY}
+            | {"SSH_CONNECTION": "10.0.0.1 50000 10.0.0.2 22"}  # what is written counts there
             | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "HOBNOB_THEME": "dark"},
         )
         os.close(slave)
