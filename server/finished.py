@@ -1,33 +1,54 @@
-"""Runs that have ended, kept a while for readers that come late; bounded in number and bytes."""
+"""Logs of runs that have ended, kept a while for readers that come late; bounded in number and
+bytes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 from hobnob.server.live import LiveRun
+from hobnob.server.log import RunLog
+
+
+@dataclass(frozen=True, slots=True)
+class Followable:
+    """What a reader needs of a run. Not the prompt, which is larger than most replies."""
+
+    id: str
+    owner: str
+    conversation: str
+    message: str
+    log: RunLog
+
+    @classmethod
+    def of(cls, live: LiveRun) -> Self:
+        job = live.job
+        return cls(job.id, job.owner, job.conversation, job.message, live.log)
 
 
 class Finished:
     def __init__(self, max_runs: int, max_bytes: int):
         self._max_runs = max_runs
         self._max_bytes = max_bytes
-        self._runs: dict[str, LiveRun] = {}  # oldest first
+        self._runs: dict[str, Followable] = {}  # oldest first
         self._bytes = 0
 
-    def keep(self, live: LiveRun) -> None:
+    def keep(self, run: Followable) -> None:
         """Older ones make room; one that is too large alone is not kept."""
-        assert live.log.ended, f"run {live.id} has not ended"
-        self._runs[live.id] = live
-        self._bytes += live.log.size_bytes
+        assert run.log.ended, f"run {run.id} has not ended"
+        self._runs[run.id] = run
+        self._bytes += run.log.size_bytes
         while self._runs and (len(self._runs) > self._max_runs or self._bytes > self._max_bytes):
             self._drop(next(iter(self._runs)))
 
-    def find(self, run_id: str) -> LiveRun | None:
+    def find(self, run_id: str) -> Followable | None:
         return self._runs.get(run_id)
 
     def drop_conversation(self, owner: str, conversation: str) -> None:
         """Deleted means deleted: nothing of it stays in memory."""
-        for live in list(self._runs.values()):
-            if (live.job.owner, live.job.conversation) == (owner, conversation):
-                self._drop(live.id)
+        for run in list(self._runs.values()):
+            if (run.owner, run.conversation) == (owner, conversation):
+                self._drop(run.id)
 
     def _drop(self, run_id: str) -> None:
         self._bytes -= self._runs.pop(run_id).log.size_bytes

@@ -116,6 +116,7 @@ class RunSettings:
     finished_kept: int = 64  # ended runs kept in memory for late readers
     finished_kept_bytes: int = 8 * 1024 * 1024
     store_retry_s: float = 0.5  # between attempts while the store cannot write
+    store_patience_s: float = 1.0  # for one append; then replies are shown before they are saved
     sampling: Mapping[str, Any] = field(default_factory=dict)  # default options
 
 

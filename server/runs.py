@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from hobnob.server import admission, continuing, recovery, wire
+from hobnob.server import admission, beginning, recovery, wire
 from hobnob.server.dispatch import Dispatch
 from hobnob.server.engine.state import EnginePort, EngineState
 from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
-from hobnob.server.finished import Finished
+from hobnob.server.finished import Finished, Followable
 from hobnob.server.intake import Forecast, Intake, Prepared
 from hobnob.server.journal import Journal, logged
-from hobnob.server.live import Job, LiveRun, Phase
-from hobnob.server.log import LogEntry, Reader, RunLog
+from hobnob.server.live import LiveRun, Phase
+from hobnob.server.log import Reader, RunLog
 from hobnob.server.requests import (
     CompletionRequest,
     ContinueRequest,
@@ -28,10 +28,9 @@ from hobnob.server.requests import (
     RunSettings,
     TurnRequest,
 )
-from hobnob.server.sampling_options import to_params
 from hobnob.server.title import title_from
 from hobnob.store.store import Store
-from hobnob.store.values import LIVE, Damaged, LoggedEvent, NewRun, Run, Turn
+from hobnob.store.values import LIVE, Damaged, LoggedEvent, Run, Turn
 
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
@@ -43,9 +42,6 @@ STOPPING_RETRY_SECONDS = 5
 
 _STOPPING = wire.StreamError("server_stopping", "The server is stopping; the reply will go on.")
 _BROKEN = wire.StreamError("internal", "The server cannot log replies any more and stops.")
-
-
-_Request = TurnRequest | ReplyRequest | ContinueRequest
 
 
 class Runs:
@@ -69,7 +65,11 @@ class Runs:
         self._on_broken = on_broken
         self._intake = Intake(store, engine, settings, choose_seed)
         self._journal = Journal(
-            store, retry_s=settings.store_retry_s, settled=self._settle, lost=self._lose
+            store,
+            retry_s=settings.store_retry_s,
+            patience_s=settings.store_patience_s,
+            settled=self._settle,
+            lost=self._lose,
         )
         self._dispatch = Dispatch(engine, self._journal, settings)
         self._limits = admission.Limits(
@@ -138,8 +138,13 @@ class Runs:
 
     @property
     def saving(self) -> bool:
-        """False while the store cannot write."""
+        """False while the store cannot write, or does not answer."""
         return self._journal.saving
+
+    @property
+    def unsaved_count(self) -> int:
+        """Runs with something that is in memory only, ended ones included."""
+        return self._journal.owing
 
     # ---- acceptance
 
@@ -157,7 +162,7 @@ class Runs:
         self._intake.check_text(request.text)
         self._check_open()
         prepared = await self._intake.turn(request)
-        new_run = _new_run(prepared, request)
+        new_run = beginning.new_run(prepared, request)
 
         new = request.conversation is None
         title = title_from(request.text) if request.title is None else request.title
@@ -184,7 +189,7 @@ class Runs:
             return earlier
         self._check_open()
         prepared = await self._intake.reply(request)
-        new_run = _new_run(prepared, request)
+        new_run = beginning.new_run(prepared, request)
         conversation = prepared.conversation or request.conversation
 
         async def begin() -> Turn:
@@ -207,10 +212,10 @@ class Runs:
         prepared = await self._intake.continued(request)
         assert prepared.parent is not None, "a reply follows a message"
         parent, conversation = prepared.parent, prepared.conversation or request.conversation
-        new_run = _new_run(prepared, request)
+        new_run = beginning.new_run(prepared, request)
 
         def opening(turn: Turn) -> list[LoggedEvent]:
-            return [logged(entry) for entry in _opening(prepared, turn)]
+            return [logged(entry) for entry in beginning.opening(prepared, turn)]
 
         async def begin() -> Turn:
             return await self._store.begin_reply(
@@ -234,7 +239,7 @@ class Runs:
         prepared = await self._intake.completion(request)
         self._check_open(len(prepared.prompt))
         run_id = "run_" + secrets.token_hex(12)
-        job = _job(prepared, request.owner, run_id, "", run_id, request.interactive)
+        job = beginning.job_of(prepared, request.owner, run_id, "", run_id, request.interactive)
         live = LiveRun(job, stored=False)
         self._open(live, prepared)
         return live
@@ -273,12 +278,13 @@ class Runs:
         Raises NotFound (store.values) and Gone: log pruned or damaged, or a cursor ahead of it
         (the log of a run that was not saved can be shorter after a crash).
         """
-        live = self._find(owner, run_id)
-        if live is None:
+        found = self._followable(owner, run_id)
+        if found is None:
             run = await self._store.run(owner, run_id)
             live = await self._entered(run)
-        if live is not None:
-            return _reader(live.log, after, live.job.message)
+            found = None if live is None else Followable.of(live)
+        if found is not None:
+            return _reader(found.log, after, found.message)
         if await self._store.log_pruned(owner, run_id):
             raise Gone("The log of this run was pruned.", message_id=run.message)
         log = RunLog()
@@ -314,11 +320,17 @@ class Runs:
     # ---- inside
 
     def _find(self, owner: str, run_id: str) -> LiveRun | None:
-        """In memory, and stored: a completion has one reader, who has it already."""
-        live = self._dispatch.find(run_id) or self._finished.find(run_id)
+        """Under way, and stored: a completion has one reader, who has it already."""
+        live = self._dispatch.find(run_id)
         if live is None or live.job.owner != owner or not live.job.conversation:
             return None
         return live
+
+    def _followable(self, owner: str, run_id: str) -> Followable | None:
+        """Under way or kept after its end."""
+        live = self._find(owner, run_id)
+        found = self._finished.find(run_id) if live is None else Followable.of(live)
+        return found if found is not None and found.owner == owner else None
 
     async def _entered(self, run: Run) -> LiveRun | None:
         """The live run that belongs to a stored one; None when that has ended."""
@@ -345,7 +357,7 @@ class Runs:
             if live.phase is not Phase.ENDED:
                 self._dispatch.drop(live)
 
-    async def _earlier(self, request: _Request) -> Turn | None:
+    async def _earlier(self, request: beginning.Request) -> Turn | None:
         """The turn that the same idempotency key made before."""
         if request.idempotency_key is None:
             return None
@@ -392,12 +404,14 @@ class Runs:
             self._arriving.remove(len(prepared.prompt))
         if turn.created:
             run = turn.run
-            job = _job(prepared, run.owner, run.id, run.conversation, run.message, run.interactive)
+            job = beginning.job_of(
+                prepared, run.owner, run.id, run.conversation, run.message, run.interactive
+            )
             live = LiveRun(job, stored=True)
             if prepared.kept is None:
                 self._open(live, prepared)
             else:  # its log has begun, like that of a run of an earlier server
-                live.restore(_opening(prepared, turn))
+                live.restore(beginning.opening(prepared, turn))
                 self._dispatch.enter(live)
         return turn
 
@@ -415,7 +429,7 @@ class Runs:
     def _settle(self, live: LiveRun) -> None:
         self._dispatch.forget(live)
         if live.stored:
-            self._finished.keep(live)
+            self._finished.keep(Followable.of(live))
 
     def _lose(self, live: LiveRun, why: str) -> None:
         """The store has no place for the run: its conversation was deleted."""
@@ -445,52 +459,3 @@ def _reader(log: RunLog, after: int, message_id: str) -> Reader:
             message_id=message_id,
         )
     return Reader(log, after)
-
-
-def _opening(prepared: Prepared, turn: Turn) -> list[LogEntry]:
-    assert prepared.kept is not None, "the reply begins with nothing"
-    sampling = prepared.options.sampling
-    return continuing.opening(prepared.kept, sampling.stop, prepared.plan, sampling.seed, turn)
-
-
-def _new_run(prepared: Prepared, request: _Request) -> NewRun:
-    plan, kept = prepared.plan, prepared.kept
-    params = to_params(prepared.options)
-    params["context"] = {"n_ctx": plan.n_ctx, "included": plan.included, "left_out": plan.left_out}
-    if isinstance(request, ContinueRequest):
-        assert kept is not None, "there is something to go on with"
-        options, instructions = {**kept.asked, **request.options}, kept.instructions
-        params[continuing.CONTINUED] = {"message": kept.message, "tokens": len(kept.tokens)}
-    else:
-        options, instructions = dict(request.options), request.instructions
-    params["asked"] = {"options": options, "instructions": instructions}
-    return NewRun(
-        api="native",
-        model=prepared.model,
-        params=params,
-        prompt=plan.prompt,
-        vocab_hash=prepared.text.vocab_hash,
-        template_hash=prepared.text.template_hash,
-        interactive=request.interactive,
-        idempotency_key=request.idempotency_key,
-        request_hash=request.request_hash if request.idempotency_key is not None else None,
-    )
-
-
-def _job(
-    prepared: Prepared, owner: str, run: str, conversation: str, message: str, interactive: bool
-) -> Job:
-    return Job(
-        id=run,
-        owner=owner,
-        conversation=conversation,
-        message=message,
-        model=prepared.model,
-        prompt=prepared.prompt,
-        sampling=prepared.options.sampling,
-        vocab_hash=prepared.text.vocab_hash,
-        exact=prepared.options.exact,
-        interactive=interactive,
-        accepted_at=asyncio.get_running_loop().time(),
-        planned_s=prepared.planned_s,
-    )

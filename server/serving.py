@@ -213,10 +213,11 @@ async def watch_idleness(
     idle_stop_s: float,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Asks to stop once neither a request nor a run has been under way for so long."""
+    """Asks to stop once neither a request nor a run has been under way for so long. A reply that
+    could not be saved yet is in this process alone: for its sake the server stays."""
     while lifecycle.idle_s() < idle_stop_s:
         await sleep(min(IDLE_CHECK_SECONDS, idle_stop_s / 4))
-        if runs.live_count:
+        if runs.live_count or runs.unsaved_count:
             lifecycle.touch()
     log.info("idle for %g s", idle_stop_s)
     lifecycle.request_stop()
@@ -226,7 +227,8 @@ async def watch_idleness(
 
 
 def _watch_signals(lifecycle: Lifecycle, paths: Paths) -> None:
-    """The first asks to stop, the second does not ask. SIGHUP: the terminal is gone."""
+    """The first asks to stop, the second does not ask. SIGHUP: the terminal is gone. What whoever
+    started the server has it ignore (nohup) stays ignored."""
 
     def wanted(number: signal.Signals) -> None:
         if lifecycle.stopping:
@@ -236,7 +238,8 @@ def _watch_signals(lifecycle: Lifecycle, paths: Paths) -> None:
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, wanted, number)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, wanted, number)
 
 
 def _give_up(paths: Paths) -> None:

@@ -36,6 +36,7 @@ def test_the_histories_hold_every_kind_of_fault() -> None:
         "engine dies",
         "engine cannot load",
         "disk full: True",
+        "disk hangs",
         "died after a commit",
         "is killed",
         "stops",
@@ -47,14 +48,12 @@ def test_the_histories_hold_every_kind_of_fault() -> None:
 
 def test_a_promise_that_is_broken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shown before it is logged: what a journal that forgets its order would do."""
-    from hobnob.server.journal import Journal, _Written
+    from hobnob.server.journal import Journal, _Answer, _Part
 
-    async def forgetful(journal: Journal) -> _Written:
-        owed = list(journal._owed.values())
-        journal._note_answered(owed)
-        return _Written(saved=owed)
+    async def forgetful(journal: Journal, parts: list[_Part], attempts: list[str]) -> _Answer:
+        return _Answer(taken=parts)
 
-    monkeypatch.setattr(Journal, "_write_backlog", forgetful)
+    monkeypatch.setattr(Journal, "_ask", forgetful)
     with pytest.raises(AssertionError):
         for seed in range(20):
             Simulation(seed).run()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import weakref
+
 from hobnob.server import wire
 from hobnob.server.engine.protocol import Sampling
-from hobnob.server.finished import Finished
+from hobnob.server.finished import Finished, Followable
 from hobnob.server.live import Job, LiveRun
 from hobnob.server.log import LogEntry
 
 
-def ended(id_: str, text: str = "x", conversation: str = "c") -> LiveRun:
+def ended(id_: str, text: str = "x", conversation: str = "c") -> Followable:
     job = Job(id_, "local", conversation, "m", "model", [1], Sampling(1), "v", False, True, 0.0)
     live = LiveRun(job, stored=True)
     live.log.publish([LogEntry(1, wire.BlockDelta(0, text))], ended=True)
-    return live
+    return Followable.of(live)
 
 
 def test_the_oldest_make_room() -> None:
@@ -41,3 +43,20 @@ def test_a_deleted_conversation_is_forgotten() -> None:
     finished.keep(ended("b", conversation="c2"))
     finished.drop_conversation("local", "c1")
     assert finished.find("a") is None and finished.find("b")
+
+
+class Prompt(list[int]):
+    """Unlike a plain list, it can be watched."""
+
+
+def test_the_prompt_of_an_ended_run_is_let_go() -> None:
+    prompt = Prompt([1])
+    job = Job("a", "local", "c", "m", "model", prompt, Sampling(1), "v", False, True, 0.0)
+    live = LiveRun(job, stored=True)
+    live.log.publish([], ended=True)
+    finished = Finished(10, 10_000)
+    finished.keep(Followable.of(live))
+    watched = weakref.ref(prompt)
+    del prompt, job, live
+    assert finished.find("a") is not None
+    assert watched() is None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fake_engine import FakeEngine
 from support_runs import OWNER, bench_at, drain, next_of, numbered, stop_of, text_of, types_of
 
 from hobnob.server import wire
@@ -119,6 +122,90 @@ async def test_a_stop_waits_for_what_was_received_to_be_logged(tmp_path: Path) -
         await stopping
         logged = await bench.store.events(OWNER, turn.run.id)
         assert logged[-1].type == "content_block_delta"
+
+
+async def test_a_stop_tries_once_more_to_save_what_could_not_be_saved(tmp_path: Path) -> None:
+    async with bench_at(tmp_path, store_retry_s=60) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        bench.store.fill_disk()
+        bench.engine.finish_all()
+        assert stop_of(await drain(reader)).status == "completed"
+        assert (bench.runs.live_count, bench.runs.unsaved_count) == (0, 1)
+        bench.store.free_disk()
+        await bench.runs.stop()
+        assert (await bench.store.message(OWNER, turn.reply.id)).text == WHOLE
+        assert bench.runs.unsaved_count == 0
+
+
+async def test_a_disk_that_does_not_answer_is_said_and_the_reply_is_shown_on(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path, store_patience_s=0.05) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        bench.store.gate = asyncio.Event()
+        bench.engine.step()
+        first, second = await anext(reader), await anext(reader)
+        assert isinstance(first.payload, wire.NotSaved)
+        assert "does not answer" in first.payload.message
+        assert second == wire.Event(4, wire.BlockDelta(0, "Hello"))
+        assert not bench.runs.saving
+        bench.engine.finish_all()
+        rest = await drain(reader)  # while the same append still hangs
+        assert text_of(rest) == ", world!" and stop_of(rest).status == "completed"
+        assert "not_saved" not in types_of(rest)
+        assert (await bench.store.message(OWNER, turn.reply.id)).status == "running"
+        bench.store.gate.set()
+        assert (await bench.saved(turn)).text == WHOLE
+        logged = await bench.store.events(OWNER, turn.run.id)
+        assert [row.seq for row in logged] == list(range(1, len(logged) + 1))
+        async with asyncio.timeout(10):
+            while bench.runs.unsaved_count or not bench.runs.saving:
+                await asyncio.sleep(0)
+        assert "not_saved" not in types_of(await bench.read_all(turn.run.id))
+
+
+async def test_another_programs_lock_does_not_make_a_reply_stand_still(tmp_path: Path) -> None:
+    """The real store waits for the lock; nothing of the reply waits with it."""
+    async with bench_at(
+        tmp_path, FakeEngine([f"{n} " for n in range(200)]), store_patience_s=0.05
+    ) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        with closing(sqlite3.connect(tmp_path / "hobnob.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for n in range(100):
+                bench.engine.step()
+                shown = await next_of(reader, wire.BlockDelta)
+                assert shown.text == f"{n} "
+            other.execute("ROLLBACK")
+        bench.engine.finish_all()
+        await drain(reader)
+        assert (await bench.saved(turn)).text == "".join(f"{n} " for n in range(200))
+
+
+async def test_an_end_that_is_decided_while_an_append_hangs_is_settled_once(
+    tmp_path: Path,
+) -> None:
+    """The conversation is deleted before the append comes through: then nothing is kept."""
+    async with bench_at(tmp_path, store_patience_s=0.02) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+        bench.store.gate = asyncio.Event()
+        bench.engine.step()
+        await next_of(reader, wire.BlockDelta)
+        bench.engine.finish_all()
+        assert stop_of(await drain(reader)).status == "completed"
+        await bench.store.delete_conversation(OWNER, turn.conversation.id)
+        bench.store.gate.set()
+        async with asyncio.timeout(10):
+            while bench.runs.unsaved_count:
+                await asyncio.sleep(0)
+        assert bench.runs.saving and bench.runs.live_count == 0
 
 
 async def test_a_fault_of_the_journal_ends_every_reader_and_is_reported(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,12 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 @asynccontextmanager
-async def process(home: Path, *arguments: str) -> AsyncIterator[Process]:
+async def process(
+    home: Path, *arguments: str, before: Sequence[str] = ()
+) -> AsyncIterator[Process]:
     paths = Paths.home({"HOBNOB_HOME": str(home)})
     child = subprocess.Popen(
-        [sys.executable, str(PROGRAM), *arguments],
+        [*before, sys.executable, str(PROGRAM), *arguments],
         env={**os.environ, "HOBNOB_HOME": str(home)},
         stderr=subprocess.PIPE,
         text=True,
@@ -132,6 +134,18 @@ async def test_a_signal_ends_it_with_streams_open_and_every_reader_is_told(
     store = await Store.open(server.paths.database)
     assert [one.id for one in await store.in_flight()] == [run]
     await store.close()
+
+
+async def test_a_signal_that_was_ignored_from_the_start_stays_ignored(tmp_path: Path) -> None:
+    """`nohup hobnob serve &`: the terminal may go."""
+    async with process(tmp_path, before=("nohup",)) as server:
+        server.child.send_signal(signal.SIGHUP)
+        await server.start_run()
+        server.child.send_signal(signal.SIGTERM)
+        code, _ = await server.ended()
+        assert code == 0
+        log = server.paths.server_log
+        assert "SIGHUP" not in (log.read_text() if log.exists() else "")
 
 
 async def test_a_request_to_stop_ends_it_as_a_signal_does(tmp_path: Path) -> None:
@@ -230,20 +244,29 @@ async def test_an_unused_server_ends_by_itself(tmp_path: Path) -> None:
 class Busy:
     """As much of `Runs` as the idle watch looks at."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, saved: bool) -> None:
         self.looked = 0
+        self.saved = saved
 
     @property
     def live_count(self) -> int:
-        """One run goes on for the first ten looks, though nobody reads it."""
+        """One run goes on for some looks, though nobody reads it."""
         self.looked += 1
-        return int(self.looked <= 10)
+        return int(self.looked <= (10 if self.saved else 5))
+
+    @property
+    def unsaved_count(self) -> int:
+        """It has ended, but its end cannot be saved until the tenth look."""
+        return int(not self.saved and self.looked <= 10)
 
 
-async def test_a_server_that_writes_a_reply_is_in_use_though_nobody_reads_it() -> None:
+@pytest.mark.parametrize("saved", [True, False])
+async def test_a_server_that_writes_or_saves_a_reply_is_in_use_though_nobody_reads_it(
+    saved: bool,
+) -> None:
     now = [0.0]
     lifecycle = Lifecycle(clock=lambda: now[0])
-    runs: Any = Busy()
+    runs: Any = Busy(saved=saved)
 
     async def tick(_: float) -> None:
         now[0] += 1

@@ -59,6 +59,7 @@ class SimulatedDatabase:
         """Commits left until the process dies, after the commit and before its answer."""
         self.dead = False
         self.commits = 0
+        self._hangs_until = 0.0
         self._dice = dice
         self._unanswered: list[asyncio.Future[Any]] = []
         self._waiting: deque[tuple[Callable[[Any], Any], asyncio.Future[Any]]] = deque()
@@ -67,9 +68,14 @@ class SimulatedDatabase:
         """The next process opens the file, in the running loop; the disk has room again."""
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.dead = self.full = False
+        self._hangs_until = 0.0
         self.dies_in = None
         self._waiting.clear()
         self._unanswered.clear()
+
+    def hang(self, seconds: float) -> None:
+        """Nothing is written for so long, and nothing fails."""
+        self._hangs_until = asyncio.get_running_loop().time() + seconds
 
     def dispose(self) -> None:
         self.conn.close()
@@ -122,6 +128,10 @@ class SimulatedDatabase:
 
     def _commit_next(self) -> None:
         if self.dead or not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        if self._hangs_until > loop.time():
+            loop.call_at(self._hangs_until, self._commit_next)
             return
         function, future = self._waiting.popleft()
         result, error = self._transaction(function)

@@ -46,6 +46,7 @@ MOVE_WEIGHTS = {
     "engine": 14,
     "fault": 0.5,
     "disk": 2.5,
+    "hang": 1,
     "answers": 1,
     "doom": 1.5,
     "clock": 1,
@@ -296,6 +297,10 @@ class Simulation:
     async def _move_disk(self) -> None:
         self.database.full = not self.database.full
         self.note(f"disk full: {self.database.full}")
+
+    async def _move_hang(self) -> None:
+        self.database.hang(self.dice.choice([0.1, 3.0, 60.0]))
+        self.note("disk hangs")
 
     async def _move_answers(self) -> None:
         self.store.lost_answers = self.dice.choice([0.0, 0.5])
