@@ -47,7 +47,7 @@ POINTS: dict[str, tuple[str, str, str, Wanted | None]] = {
     # it is committed and not shown
     "accepted": ("hobnob.store.store", "Store.begin_turn", AFTER, None),
     "written": ("hobnob.store.turns", "append", AFTER, None),
-    "committed": ("hobnob.server.journal", "Journal._write_backlog", AFTER, None),
+    "committed": ("hobnob.server.journal", "Journal._ask", AFTER, None),
     "checkpoint": ("hobnob.store.writer", "Writer._checkpoint", BEFORE, None),
     "migration": ("hobnob.store.migrations", "migrate", AFTER, None),
     # of the engine
