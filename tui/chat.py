@@ -7,6 +7,7 @@ words on the screen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on, work
@@ -21,7 +22,7 @@ from hobnob.tui.clean import clean
 from hobnob.tui.commands import COMMANDS, matching
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
-from hobnob.tui.drafts import Draft, Drafts
+from hobnob.tui.drafts import Drafts
 from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.elsewhere import DELETED, Elsewhere
@@ -35,12 +36,15 @@ from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
+from hobnob.tui.unsent import Unsent
 from hobnob.tui.versions import Asked, Versions
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import STARTER, WELCOME
 
 DRAFT_PAUSE_SECONDS = 0.7
+NOT_HERE = "The message that you are editing is in another version. Esc leaves the editing."
+STRAYED = "The message that you were editing is not here. What you wrote is in the input."
 
 
 class Chat(Versions):
@@ -63,7 +67,6 @@ class Chat(Versions):
         self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys, *, vi: bool = False
     ) -> None:
         super().__init__(talk)
-        self._drafts = drafts
         self._prompts = prompts
         self._early = early
         self._vi = vi  # Esc in the input goes to the messages
@@ -71,10 +74,7 @@ class Chat(Versions):
         self._elsewhere = Elsewhere(talk, self._view)
         self._outlook = Outlook(talk, lambda words: self.composer.say_below(words))
         self._waiting = Waiting()
-        self._outgoing: Outgoing | None = None
-        self._editing: Entry | None = None
-        self._going = Typed()  # what is on its way
-        self._retry = Draft("")
+        self._unsent = Unsent(talk, drafts)
         self._opened = 0
         self._between = False  # what is typed belongs to a conversation that is being opened
         self._hint = ""
@@ -122,6 +122,7 @@ class Chat(Versions):
         await self._show()
         self._load_draft()
         self.composer.focus()
+        self._go_on()
 
     @work(exclusive=True, group="show")
     async def _open(self, id: str, at: str | None) -> None:
@@ -130,10 +131,14 @@ class Chat(Versions):
         except ClientError as error:
             self.say_trouble(error.message)
             self._load_draft()
+            self._take_back(self._waiting.take_all())
+            self._show_hint()
             return
+        await self._unsent.reach()
         await self._show(at)
         self._load_draft()
         self._warm()
+        self._go_on()
         if at is None:
             self.composer.focus()
 
@@ -149,12 +154,12 @@ class Chat(Versions):
         self.composer.take()
         for group in ("follow", "send", "versions", "go-on", "earlier"):
             self.workers.cancel_group(self, group)
-        self._outgoing = self._editing = self._asked = None
+        self._asked = None
+        self._unsent.leave()
         self._elsewhere.hint = ""
         self.find_bar.leave()
         self._painter.forget()
         self._waiting.take_all()
-        self._retry = Draft("")
 
     async def _show(self, at: str | None = None) -> None:
         ids = [one.id for one in self.talk.entries]
@@ -176,35 +181,36 @@ class Chat(Versions):
     @on(Composer.Submitted)
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
-        text = event.text
+        text, edit = event.text, self._unsent.edit
         if text.strip() in COMMANDS:
-            self.composer.take()
+            if edit is None:
+                self.composer.take()
+            else:  # it goes on after the command
+                self.composer.put(edit.entry.text)
             self.post_message(self.Command(text.strip()))
         elif not text.strip():
             return
-        elif self._editing is None and self.busy:
+        elif edit is None and self.busy:
             self._waiting.put(self.composer.take())
             self._show_hint()
-        elif self._asked is not None:
+        elif self.busy and self.talk.live is None:
             self.say_busy()
+        elif edit is not None and self._unsent.edited is None:
+            self.say_trouble(NOT_HERE)
         else:
             self._deliver(self.composer.take())
 
     def _deliver(self, typed: Typed) -> None:
-        text = typed.full
-        key = self._retry.key if self._retry.text == text else ""
-        instead_of, self._editing = self._editing, None
-        if instead_of is not None and instead_of not in self.talk.entries:
-            instead_of = None
-        out = self.talk.prepare(text, instead_of=instead_of, key=key)
-        self._outgoing, self._going = out, typed
-        self._prompts.add(text)
-        self._drafts.save(self.talk.id, Draft(text, out.key, typed))
-        self._send(out, self._opened, shortened=instead_of is not None)
+        out = self._unsent.prepare(typed)
+        self._prompts.add(out.text)
+        if self._unsent.edit is not None:
+            self.composer.put(self._unsent.end_edit())
+        self.save_draft()
+        self._send(out)
 
     @work(group="send")
-    async def _send(self, out: Outgoing, opened: int, *, shortened: bool) -> None:
-        if shortened:
+    async def _send(self, out: Outgoing) -> None:
+        if out.replaced:
             await self.view.drop_from(len(self.talk.entries) - 1)
         self._show_welcome()
         await self.view.add(out.entry)
@@ -215,8 +221,7 @@ class Chat(Versions):
         except ClientError as error:
             await self._not_sent(out, error)
             return
-        self._outgoing, self._retry = None, Draft("")
-        self._drafts.save(before, Draft(""))
+        self._unsent.accepted(before)
         self.save_draft()
         self.view.sync(out.entry)
         await self._begin(reply)
@@ -225,15 +230,11 @@ class Chat(Versions):
 
     async def _not_sent(self, out: Outgoing, error: ClientError) -> None:
         """Nothing was lost: the text is back in the input, ready to be sent again."""
-        self.talk.withdraw(out)
-        self._outgoing = None
-        self._retry = Draft(out.text, out.key)
-        back = [self._going, *self._waiting.take_all(), self.composer.typed]
-        self.composer.put(Typed.joined(back))
+        back = self._unsent.refused(self._waiting.take_all(), self.composer.typed)
+        self.composer.put(back)
         await self.view.drop_from(len(self.talk.entries) - len(out.replaced))
         for entry in out.replaced:
             await self.view.add(entry)
-        self._editing = out.replaced[0] if out.replaced else None
         self._show_welcome()
         self.say_trouble(f"Not sent: {error.message}")
         self._show_hint()
@@ -292,12 +293,14 @@ class Chat(Versions):
             if self.talk.live is not None:
                 self._follow(self.talk.live)
         self._show_hint()
-        if wanted() and (waiting := self._waiting.take_first()) is not None:
+        if not wanted() or self._unsent.edit is not None:
+            return
+        if (waiting := self._waiting.take_first()) is not None:
             self._deliver(waiting)
 
     def _watches_the_end(self) -> bool:
         reads = isinstance(self.screen.focused, MessageView) or not self.view.following
-        return not reads and self._editing is None
+        return not reads and self._unsent.edit is None
 
     def action_waiting(self) -> None:
         if self._waiting.messages:
@@ -307,9 +310,16 @@ class Chat(Versions):
     def _waiting_left(self, event: Waiting.Left) -> None:
         event.stop()
         if event.typed.text:
-            self.composer.put(Typed.joined([event.typed, self.composer.typed]))
+            self._take_back([event.typed])
         self.composer.focus()
         self._show_hint()
+
+    def _take_back(self, typed: Sequence[Typed]) -> None:
+        """What was to be sent is in the input again, above what is there."""
+        if self._unsent.edit is not None:
+            self._unsent.put_aside(typed)
+        elif typed:
+            self.composer.put(Typed.joined([*typed, self.composer.typed]))
 
     # ---- what stands around the transcript ----------------------------------------------------
 
@@ -320,9 +330,9 @@ class Chat(Versions):
 
     def _show_hint(self) -> None:
         hints = [self._elsewhere.hint] if self._elsewhere.hint else []
-        if self._editing is not None:
+        if self._unsent.edit is not None:
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
-        if self._coming is not None and self._coming.cancelled:
+        if self.coming is not None and self.coming.cancelled:
             hints.append("the reply will be stopped as soon as it begins")
         if waiting := len(self._waiting.messages):
             hints.append(f"{waiting} waiting to be sent: Alt+W to edit or take away")
@@ -355,7 +365,7 @@ class Chat(Versions):
         """What is typed, or where it would go, is another than it was."""
         typed = self.composer.full_text
         self._outlook.columns = self.composer.size.width
-        self._outlook.ask("" if self._between or matching(typed) else typed, self._editing)
+        self._outlook.ask("" if self._between or matching(typed) else typed, self._unsent.edited)
 
     def say_trouble(self, words: str) -> None:
         """A sentence above the transcript; empty to take it away."""
@@ -367,34 +377,31 @@ class Chat(Versions):
 
     @property
     def busy(self) -> bool:
-        return super().busy or self._outgoing is not None
+        return super().busy or self._between or self._unsent.outgoing is not None
 
     @property
-    def _coming(self) -> Outgoing | Asked | None:
-        """What will be a reply when the server has taken it."""
-        asked = self._asked if self._asked is not None and self._asked.reply else None
-        return self._outgoing or asked
+    def coming(self) -> Outgoing | Asked | None:
+        return self._unsent.outgoing or super().coming
 
     def action_stop(self) -> None:
         """Esc: leave editing, else stop the reply and take back what waits behind it."""
-        if self._editing is not None:
-            self._editing = None
-            self.composer.take()
-            self._show_hint()
+        if self._unsent.edit is not None:
+            self.composer.put(self._unsent.end_edit())
+            self.save_draft()
+            self._go_on()
         elif not self.stop() and self._vi and not self.busy and self.view.views:
             self.view.views[-1].focus()
 
     def stop(self) -> bool:
         """Stop the reply. False: there is none, or it will be stopped already."""
-        coming, live = self._coming, self.talk.live
+        coming, live = self.coming, None if self._between else self.talk.live
         if coming is not None and not coming.cancelled:
             coming.cancelled = True
         elif coming is None and live is not None:
             self._stop(live)
         else:
             return False
-        if waiting := self._waiting.take_all():
-            self.composer.put(Typed.joined([*waiting, self.composer.typed]))
+        self._take_back(self._waiting.take_all())
         self._show_hint()
         return True
 
@@ -408,8 +415,15 @@ class Chat(Versions):
     # ---- editing ------------------------------------------------------------------------------
 
     def edit(self, entry: Entry) -> None:
-        if entry.role == USER:
-            self._editing = entry
+        if entry.role != USER:
+            return
+        edit = self._unsent.edit
+        if edit is not None and edit.entry.id == entry.id:
+            self.composer.focus()
+        elif edit is not None and self.composer.full_text != edit.entry.text:
+            self.app.notify("You are editing another message. Esc leaves that.", markup=False)
+        else:
+            self._unsent.begin_edit(entry, self.composer.typed)
             self.composer.put(entry.text)
             self.composer.focus()
             self._show_hint()
@@ -433,21 +447,17 @@ class Chat(Versions):
             self._draft_timer = None
         if self._between or not self.is_mounted:
             return
-        typed = self.composer.typed if self._editing is None else Typed()
-        out = self._outgoing
-        whole = Typed.joined([self._going if out else Typed(), *self._waiting.messages, typed])
-        text = whole.full
-        key = out.key if out and text == out.text else self._retry.key
-        self._drafts.save(self.talk.id, Draft(text, key, whole))
+        self._unsent.save(self.composer.typed, self._waiting.messages)
 
     def _load_draft(self) -> None:
         """What was typed here before, and after it what was typed while it was opened."""
-        draft = self._drafts.load(self.talk.id)
-        self._retry = draft
         self._between = False
         meanwhile = self.composer.typed
-        self.composer.put(draft.shown)
+        self.composer.put(self._unsent.load())
         if meanwhile.text:
             self.composer.put(Typed.joined([self.composer.typed, meanwhile]))
         self._typing = bool(self.composer.text)
+        if self._unsent.strayed:
+            self.say_trouble(STRAYED)
+        self._show_hint()
         self._ask_outlook()

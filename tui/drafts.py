@@ -1,4 +1,5 @@
-"""What the user has typed and not sent, one small file for each conversation.
+"""What the user has typed and not sent, one small file for each conversation, and one more for a
+message of it that is being edited.
 
 Written whole or not at all, readable by the user alone. A folder that cannot be written costs
 the drafts and nothing else: `save` says so and the app goes on.
@@ -17,6 +18,8 @@ from hobnob.tui.folds import Fold, Typed
 
 NEW = "new"
 """The draft of a conversation that does not exist yet."""
+NEXT, EDIT = "", ".edit"
+"""Of a message to come, and of one that is being edited. No id has a dot."""
 MAX_DRAFT_BYTES = 16 * 1024 * 1024
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -29,10 +32,16 @@ class Draft:
     """The idempotency key under which it was posted, if it was: posting it again is no new turn."""
     typed: Typed | None = None
     """The same as it stood in the input, its long parts folded."""
+    instead_of: str = ""
+    """The id of the message that it is a new version of."""
 
     @property
     def shown(self) -> str | Typed:
         return self.text if self.typed is None else self.typed
+
+    @property
+    def as_typed(self) -> Typed:
+        return Typed(self.text) if self.typed is None else self.typed
 
 
 class Drafts:
@@ -41,8 +50,21 @@ class Drafts:
 
     def load(self, conversation: str | None) -> Draft:
         """An unreadable or foreign file is an empty draft."""
+        return self._load(conversation, NEXT)
+
+    def load_edit(self, conversation: str | None) -> Draft:
+        return self._load(conversation, EDIT)
+
+    def save(self, conversation: str | None, draft: Draft) -> bool:
+        """An empty draft removes the file. False if the disk refused."""
+        return self._save(conversation, NEXT, draft)
+
+    def save_edit(self, conversation: str | None, draft: Draft) -> bool:
+        return self._save(conversation, EDIT, draft)
+
+    def _load(self, conversation: str | None, kind: str) -> Draft:
         try:
-            path = self._path(conversation)
+            path = self._path(conversation, kind)
             if path.stat().st_size > MAX_DRAFT_BYTES:
                 return Draft("")
             raw = json.loads(path.read_text("utf-8"))
@@ -50,15 +72,14 @@ class Drafts:
             return Draft("")
         if not isinstance(raw, dict):
             return Draft("")
-        text, key = raw.get("text"), raw.get("key", "")
-        if not isinstance(text, str) or not isinstance(key, str):
+        text, key, at = raw.get("text"), raw.get("key", ""), raw.get("instead_of", "")
+        if not (isinstance(text, str) and isinstance(key, str) and isinstance(at, str)):
             return Draft("")
-        return Draft(text, key, _typed(raw.get("typed"), text))
+        return Draft(text, key, _typed(raw.get("typed"), text), at)
 
-    def save(self, conversation: str | None, draft: Draft) -> bool:
-        """An empty draft removes the file. False if the disk refused."""
+    def _save(self, conversation: str | None, kind: str, draft: Draft) -> bool:
         try:
-            path = self._path(conversation)
+            path = self._path(conversation, kind)
             if not draft.text:
                 path.unlink(missing_ok=True)
             else:
@@ -68,15 +89,17 @@ class Drafts:
             return False
         return True
 
-    def _path(self, conversation: str | None) -> Path:
+    def _path(self, conversation: str | None, kind: str) -> Path:
         name = NEW if conversation is None else conversation
         if not _SAFE.fullmatch(name):
             raise ValueError("an id that cannot be a file's name")
-        return self._folder / f"{name}.json"
+        return self._folder / f"{name}{kind}.json"
 
 
 def _json(draft: Draft) -> dict[str, object]:
     raw: dict[str, object] = {"text": draft.text, "key": draft.key}
+    if draft.instead_of:
+        raw["instead_of"] = draft.instead_of
     if draft.typed is not None and draft.typed.folds:
         folds = {label: [fold.text, fold.name] for label, fold in draft.typed.folds.items()}
         raw["typed"] = {"text": draft.typed.text, "folds": folds}

@@ -119,7 +119,7 @@ class Talk:
         client = await self._line.get()
         self._take(await client.branch(id, at, newest=at is not None, limit=FIRST_MESSAGES))
         if at is not None:
-            await self._reach(at)
+            await self.reach(at)
 
     async def read_earlier(self, limit: int = PAGE) -> int:
         """Read messages before the entries; how many have come."""
@@ -143,7 +143,7 @@ class Talk:
         while self.earlier and await self.read_earlier(LARGEST_PAGE):
             pass
 
-    async def _reach(self, id: str) -> None:
+    async def reach(self, id: str) -> None:
         """Read on until a message is there."""
         while self.earlier and all(one.id != id for one in self.entries):
             if not await self.read_earlier(LARGEST_PAGE):
@@ -192,7 +192,7 @@ class Talk:
                 self.conversation.id, leaf or target, newest=leaf is None, limit=FIRST_MESSAGES
             )
         )
-        await self._reach(target)
+        await self.reach(target)
         self.conversation = await client.update_conversation(
             self.conversation.id, head=self.entries[-1].id
         )

@@ -13,7 +13,7 @@ from hobnob.tui import moves
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.reading import Reading
-from hobnob.tui.talk import Talk
+from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import Entry
 
 
@@ -36,8 +36,13 @@ class Versions(Reading):
         """Whether something is on its way to the server or from it, or a reply is being written."""
         return self.talk.live is not None or self._asked is not None
 
+    @property
+    def coming(self) -> Outgoing | Asked | None:
+        """What will be a reply when the server has taken it."""
+        return self._asked if self._asked is not None and self._asked.reply else None
+
     def say_busy(self) -> None:
-        if self._asked is None or self._asked.reply:  # the other is there in a moment
+        if self.coming is not None or self.talk.live is not None:  # else it is there in a moment
             self.app.notify("A reply is being written. Esc stops it.", markup=False)
 
     def edit(self, entry: Entry) -> None:
