@@ -8,6 +8,7 @@ of another format is removed. Standard library only: the server's process uses `
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -31,6 +32,10 @@ _VERSION = 1
 _HEAD = struct.Struct(f"<8sIII{KEY_BYTES}s{KEY_BYTES}s{TAG_BYTES}sQ")
 _DIGEST_BYTES = 32
 _NAME = re.compile(rf"([0-9a-f]{{{2 * KEY_BYTES}}})-([0-9a-f]{{{2 * TAG_BYTES}}})\.kv")
+
+_FOREIGN = frozenset({errno.ELOOP, errno.EACCES, errno.EISDIR, errno.ENXIO})
+"""What opening a link, another user's file, a folder or a socket says: none of them is ours. Any
+other error is the machine's, and passes; the file may be good."""
 
 log = logging.getLogger("hobnob.engine")
 
@@ -102,7 +107,8 @@ def write(folder: Path, entry: Entry, state: Bytes) -> None:
 
 
 def read(folder: Path, entry: Entry) -> bytearray | None:
-    """The state; None when the file is gone, or was damaged and is gone now."""
+    """The state; None when the file is gone, or was damaged or foreign and is gone now. Raises
+    OSError where that cannot be told: it cannot be read just now."""
     path = folder / entry.name
     try:
         with open(path, "rb", buffering=0, opener=_no_link) as file:
@@ -110,24 +116,34 @@ def read(folder: Path, entry: Entry) -> bytearray | None:
             state = bytearray(entry.size)
             if found == entry and _read_all(file.fileno(), memoryview(state)):
                 if _digest(_packed(entry), entry.tokens, state) == digest:
-                    os.utime(file.fileno())
+                    with contextlib.suppress(OSError):
+                        os.utime(file.fileno())
                     return state
-    except (OSError, ValueError):
+    except FileNotFoundError:
+        return None
+    except ValueError:
         pass
+    except OSError as error:
+        if error.errno not in _FOREIGN:
+            raise
     remove(path)
     return None
 
 
 def scan(folder: Path) -> list[Entry]:
-    """All whole files, the one unused for longest first; anything else in the folder is removed."""
+    """All whole files, the one unused for longest first; what is damaged or foreign is removed,
+    and what cannot be read just now left out."""
     found: list[tuple[int, Entry]] = []
     for path in _files(folder):
         try:
             with open(path, "rb", buffering=0, opener=_no_link) as file:
                 entry, _ = _head_of(file.fileno(), path.name)
                 found.append((os.fstat(file.fileno()).st_mtime_ns, entry))
-        except (OSError, ValueError):
+        except ValueError:
             remove(path)
+        except OSError as error:
+            if error.errno in _FOREIGN:
+                remove(path)
     found.sort(key=lambda one: one[0])
     return [entry for _, entry in found]
 
@@ -223,6 +239,7 @@ class Read:
     key: bytes
     state: bytearray | None
     seconds: float = 0.0  # it took, once its turn had come
+    there: bool = False  # without a state: the file may be good, and can be asked for again
 
 
 @dataclass(order=True, slots=True)
@@ -236,7 +253,8 @@ _READS, _OTHERS = 0, 1
 
 
 class Disk:
-    """Does in its own thread what it is asked to, reads first and the rest in order.
+    """Does in its own thread what it is asked to, reads first and the rest in order. Whatever goes
+    wrong costs that job only, and every write and read is answered.
 
     News is fetched with `news`; `wake` is called, in that thread, when there is some.
     """
@@ -250,7 +268,7 @@ class Disk:
         self._scanned = threading.Event()
         self._found: list[Entry] = []
         self._stop = False
-        self._complained = False
+        self._complained: set[str] = set()
         self._thread = threading.Thread(target=self._main, name="snapshots", daemon=True)
         self._thread.start()
 
@@ -298,10 +316,16 @@ class Disk:
     # ---- the thread's side
 
     def _main(self) -> None:
-        self._found = scan(self._folder)
+        try:
+            self._found = scan(self._folder)
+        except Exception:
+            log.exception("the snapshots cannot be looked through")
         self._scanned.set()
         while (work := self._jobs.get().work) is not None and not self._stop:
-            work()
+            try:
+                work()
+            except Exception:
+                log.exception("a snapshot's file could not be cared for")
 
     def _tell(self, news: Wrote | Read) -> None:
         self._news.put(news)
@@ -309,19 +333,28 @@ class Disk:
 
     def _read(self, entry: Entry) -> None:
         began = time.perf_counter()
-        state = read(self._folder, entry)
-        self._tell(Read(entry.key, state, time.perf_counter() - began))
+        state, there = None, False
+        try:
+            state = read(self._folder, entry)
+        except Exception as error:  # too many open files, too little memory: that passes
+            there = True
+            self._complain("read", error)
+        self._tell(Read(entry.key, state, time.perf_counter() - began, there))
 
     def _write(self, entry: Entry, state: Bytes) -> None:
+        done = False
         try:
             write(self._folder, entry, state)
-        except OSError as error:  # a full disk costs a cache, nothing else
-            if not self._complained:
-                log.warning("snapshots cannot be written: %s", error)
-            self._complained = True
-            self._tell(Wrote(entry.key, done=False))
-        else:
-            self._tell(Wrote(entry.key, done=True))
+            done = True
+        except Exception as error:  # a full disk costs a cache, nothing else
+            self._complain("written", error)
+        self._tell(Wrote(entry.key, done))
+
+    def _complain(self, what: str, error: Exception) -> None:
+        """Once: what goes wrong with one goes wrong with many."""
+        if what not in self._complained:
+            log.warning("snapshots cannot be %s: %s", what, error or type(error).__name__)
+        self._complained.add(what)
 
     def _touch(self, entries: Sequence[Entry]) -> None:
         now = time.time_ns()

@@ -388,7 +388,7 @@ class Snapshots:
         if news.state is not None:
             self._set_state(segment, np.frombuffer(news.state, np.uint8))
             self._observe(news.seconds / max(1, len(news.state)))
-        elif segment.filed and segment.state is None:  # damaged; the file is gone
+        elif segment.filed and segment.state is None and not news.there:  # the file is gone
             self._unfile(segment)
             self._bury(segment)
 

@@ -68,6 +68,8 @@ class FakeFiles:
     def _read(self, entry: Entry) -> Read:
         if self._chance(0.1):
             self._remove([entry])
+        if self._chance(0.1):
+            return Read(entry.key, None, there=True)
         state = self.folder.get(entry)
         if state is None:
             return Read(entry.key, None)

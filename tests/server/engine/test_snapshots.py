@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from hobnob.server.engine import snapshot_files as files
 from hobnob.server.engine.cells import Ids
-from hobnob.server.engine.snapshots import SEGMENT_TOKENS, Snapshots
+from hobnob.server.engine.snapshots import SEGMENT_TOKENS, Link, Snapshots
 
 PRINT = b"model"
 CELL = 8  # bytes of a token's state
@@ -157,3 +159,81 @@ def test_whatever_is_kept_budgets_hold_and_matches_are_true(
             )
             assert link.segment.entry.exact or not exact
             at = link.end
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "too many"), MemoryError()])
+def test_a_file_that_cannot_be_read_just_now_is_left_alone_and_read_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ids = tokens(4, 300)
+    held, disk = on_disk(tmp_path / "s")
+    keep(held, ids)
+    assert disk.close(10)
+    held, disk = on_disk(tmp_path / "s")
+    head = files._head_of
+
+    def broken(descriptor: int, name: str) -> tuple[files.Entry, bytes]:
+        raise error
+
+    monkeypatch.setattr(files, "_head_of", broken)
+    links = held.match("a", ids, exact=True)
+    assert fetch(held, links) == [False, False]
+    held.check_integrity()
+    monkeypatch.setattr(files, "_head_of", head)
+    assert held.match("a", ids, exact=True) == links
+    assert fetch(held, links) == [True, True]
+    assert disk.close(10)
+
+
+def fetch(held: Snapshots, links: list[Link]) -> list[bool]:
+    """Which of them came."""
+    assert held.pin(links)
+    until = time.monotonic() + 10
+    while not held.ready(links):
+        assert time.monotonic() < until, "nobody answers"
+        held.poll()
+        time.sleep(0.001)
+    came = [link.segment.state is not None for link in links]
+    held.unpin(links)
+    return came
+
+
+def test_a_folder_that_cannot_be_read_just_now_loses_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, disk = on_disk(tmp_path / "s")
+    keep(held, tokens(5, 300))
+    assert disk.close(10)
+    before = sorted(path.name for path in (tmp_path / "s").iterdir())
+
+    def broken(descriptor: int, room: memoryview) -> bool:
+        raise OSError(errno.EIO, "the disk is ill")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_read_all", broken)
+        assert files.scan(tmp_path / "s") == []
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == before
+    assert len(files.scan(tmp_path / "s")) == len(before) == 2
+
+
+def test_the_disk_s_thread_outlives_any_fault_and_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    held, disk = on_disk(tmp_path / "s")
+    with monkeypatch.context() as patched:
+        for name in ("write", "remove", "forget"):
+            patched.setattr(files, name, broken)
+        keep(held, tokens(6, 200))
+        held.forget("other")
+        until = time.monotonic() + 10
+        while held.disk_bytes:
+            assert time.monotonic() < until, "nobody answers"
+            held.poll()
+            time.sleep(0.001)
+    held.check_integrity()
+    keep(held, tokens(6, 200))
+    assert disk.close(10)
+    assert len(files.scan(tmp_path / "s")) == 1
