@@ -12,7 +12,15 @@ import pytest
 from support_model import starter
 
 from hobnob.server.engine import exactness
-from hobnob.server.engine.llama import PAD_CELLS, LlamaError, LoadError, Model, Shape, Vocab, Weights
+from hobnob.server.engine.llama import (
+    PAD_CELLS,
+    LlamaError,
+    LoadError,
+    Model,
+    Shape,
+    Vocab,
+    Weights,
+)
 from hobnob.server.engine.model import Chunk, Logits, Outcome
 
 SHAPE = Shape(n_cells=512, n_seqs=6, n_batch=64, n_outputs=8, n_threads=1, ordered=True)

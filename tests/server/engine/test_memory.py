@@ -128,8 +128,8 @@ def test_the_prefix_to_be_shared_does_not_lose_its_id_to_the_run_that_shares_it(
 
 
 def test_where_memory_is_short_cached_prefixes_are_given_up_when_all_cells_are_moved() -> None:
-    model = FakeModel(1000, 6, ordered=True)
-    held = memory(model, 1000, 6, spare_memory=lambda: 4 * 300)
+    model = FakeModel(700, 6, ordered=True)
+    held = memory(model, 700, 6, spare_memory=lambda: 4 * 300)
     cached, live, fork, over = (Run(str(n), tokens(n, 200), 200) for n in range(4))
     fork.tokens[:] = [*live.tokens[:100], *fork.tokens[:50]]
     for run in (cached, over, live, fork):

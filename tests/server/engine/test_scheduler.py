@@ -156,6 +156,8 @@ def test_a_batch_run_ages_in_the_queue_and_not_while_it_is_served() -> None:
     desk.step(now=0.0)
     late = 2 * PATIENCE_SECONDS
     desk.add("chat", 30, draws=100, now=late)
+    desk.step(now=late)
+    assert desk.scheduler.running == 2
     while not desk.scheduler.waiting:
         desk.step(now=late)
     assert [run.id for run in desk.scheduler.queue(late)] == ["batch"], "served all along"
@@ -168,6 +170,8 @@ def test_a_batch_run_that_has_waited_long_is_not_the_first_to_give_way() -> None
     late = PATIENCE_SECONDS + 1
     desk.step(now=late)
     desk.add("chat", 30, draws=100, now=late)
+    desk.step(now=late)
+    assert desk.scheduler.running == 2
     while not desk.scheduler.waiting:
         desk.step(now=late)
     assert [run.id for run in desk.scheduler.queue(late)] == ["chat"], "the newest of one class"
