@@ -1,8 +1,9 @@
 """Between cells and snapshots: what of finished runs' cells is saved, and what a run gets back.
 
-Saves one stretch at a time, so that no step waits for long: what belongs to a conversation soon
-after its run, anything else when it is about to be evicted. Decides whether a run is better served
-by what was saved than by computing it. The step thread's; `Memory` puts the stretches back.
+Saves a few stretches a step, so that none waits for long: what belongs to a conversation soon after
+its run, one at a time; anything else when it is about to be evicted. Decides whether a run is
+better served by what was saved than by computing it. The step thread's; `Memory` puts the
+stretches back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hobnob.server.engine.run import Run, Saved
 from hobnob.server.engine.snapshots import SEGMENT_TOKENS, TAIL_TOKENS, Link, Snapshots
 
 STRETCHES_AT_ONCE = 8
-"""Saved before an eviction at the most; what is beyond them is computed again."""
+"""Saved in a step before evictions, all of them together; what is beyond is computed again."""
 
 NEW_SHARE = 8
 """Of what is put back, one token in so many at least must not be resident: the others would lie
@@ -35,11 +36,15 @@ class Keeper:
         self._cells = cells
         self._snapshots = snapshots
         self._bytes_per_token = 0
+        self._stretches_left = STRETCHES_AT_ONCE
         self._groups: dict[int, str] = {}  # of cached sequences
         self._due: dict[int, None] = {}  # the ones that may have stretches to write, in order
         self._forgotten: dict[str, None] = {}
 
     # ---- saving -------------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        self._stretches_left = STRETCHES_AT_ONCE
 
     def cached(self, seq: int, group: str) -> None:
         """The sequence's run is over."""
@@ -63,9 +68,8 @@ class Keeper:
 
     def before_cut(self, seq: int) -> None:
         """A cached sequence is about to lose its end."""
-        for _ in range(STRETCHES_AT_ONCE):
-            if not self._can_take() or not self._save_next(seq):
-                return
+        while self._stretches_left and self._can_take() and self._save_next(seq):
+            self._stretches_left -= 1
 
     def forget(self, group: str) -> list[int]:
         """Drops all that was saved of the group, for good; its cached sequences."""

@@ -194,6 +194,8 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}  # enum llama_flash_attn_type
 _SEQ_LIMIT = 256  # LLAMA_MAX_SEQ
 _SPARE_SEQS = 2  # that callers cannot use
 _ALONE_THREADS = 2  # up to so many, one thread alone costs less than a second row
+PAD_CELLS = 1
+"""That a single exact row may take for a moment beside its own."""
 _SPLIT_CELLS = 256  # up to here a single row is computed like several, whatever the threads
 
 
@@ -322,6 +324,8 @@ class Model:
         if outcome is not Outcome.OK:
             for chunk in chunks:
                 self._length[chunk.seq] = self.length(chunk.seq)
+            if outcome is Outcome.FAILED:  # so many may have been filled, and are not again
+                self.top += sum(len(chunk.tokens) for chunk in chunks)
             return Decoded(outcome, self._no_logits, seconds)
         for chunk in chunks:
             self._length[chunk.seq] += len(chunk.tokens)

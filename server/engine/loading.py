@@ -40,6 +40,7 @@ SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
 GPU_TARGET_GAP_SECONDS = 0.060
 OUTPUTS_MIN = 64  # rows with logits in one step; each takes a vocabulary of floats
 DRAFT_ROWS = 512  # of one decode of the draft model
+SPARE_SHARE = 2  # of the memory that is available, taken while all cells are moved
 FREE_DISK_SHARE = 10  # snapshots take at most one part in so many of what is free
 
 log = logging.getLogger("hobnob.engine")
@@ -69,7 +70,8 @@ def load(
     pace.observe(0, measured.rows, measured.seconds)
     model.ordered = model.ordered and measured.exact_rows > 0
     model.clear()
-    cells = Cells(model.n_cells, sizes.n_seqs, can_cut=model.can_cut)
+    padding = llama.PAD_CELLS if measured.exact_rows else 0
+    cells = Cells(model.n_cells - padding, sizes.n_seqs, can_cut=model.can_cut)
     of = fingerprint.of(Path(asked.model), (*model.traits, device, layers, measured.exact_rows))
     memory = Memory(
         model,
@@ -78,6 +80,7 @@ def load(
         saved_bytes_max=sizes.saved_bytes_max,
         snapshots=_snapshots(asked, weights, sizes, disk, of),
         restoring=Restoring(pace, measured.stretch_s, measured.token_s),
+        spare_memory=lambda: machine.memory_available() // SPARE_SHARE,
     )
     steps = Steps(
         model,

@@ -7,14 +7,15 @@ runs: the scheduler does. The step thread's; pure but for the model that it is g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hobnob.server.engine.cells import Cells, Cut, Holding, Ids, Match, common_length
 from hobnob.server.engine.keeping import Keeper
-from hobnob.server.engine.model import Model
+from hobnob.server.engine.model import Model, State
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import Stats
 from hobnob.server.engine.restoring import Restoring
@@ -61,15 +62,18 @@ class Memory:
         saved_bytes_max: int,
         snapshots: Snapshots | None = None,
         restoring: Restoring | None = None,
+        spare_memory: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
         """`saved_bytes_max`: of states in RAM, snapshots included; these give way first.
-        `restoring`: what it costs to put a snapshot back; None: nothing."""
+        `restoring`: what it costs to put a snapshot back; None: nothing. `spare_memory`: bytes
+        that may be taken for the moment in which all cells are moved."""
         self.cells = cells
         self.counts = Counts()
         self.saved_bytes = 0
         self._model = model
         self._cached_max = cached_max
         self._saved_bytes_max = saved_bytes_max
+        self._spare_memory = spare_memory
         self.snapshots = snapshots or Snapshots(b"", ram_max=0)
         self._keeper = Keeper(model, cells, self.snapshots, restoring or Restoring(Pace(1)))
         self._bytes_per_cell = 0
@@ -195,11 +199,6 @@ class Memory:
         if rejected:
             self._model.cut(run.seq, at + n)
 
-    def shorten(self, run: Run, length: int) -> bool:
-        """Takes back tokens at the end of the run's cells."""
-        assert run.seq is not None
-        return self._cut(run.seq, length)
-
     def settle(self, run: Run) -> bool:
         """After a step that broke off: makes the model's sequence as long as it is counted to
         be. False when some of it is lost."""
@@ -237,6 +236,11 @@ class Memory:
 
     # ---- snapshots ----------------------------------------------------------------------------
 
+    def begin_step(self) -> None:
+        """Takes in what the disk has done; what a step may save begins anew."""
+        self.snapshots.poll()
+        self._keeper.begin_step()
+
     def save_due(self) -> bool:
         """Takes note of what the disk has done, and saves one stretch of a finished run; False
         when there is nothing to save now."""
@@ -273,6 +277,18 @@ class Memory:
         """With nothing else to do: moves the cells together if many are lost in between."""
         if self.cells.free - self.fillable > self.cells.total // IDLE_COMPACTION_SHARE:
             self._compact()
+
+    def reclaim(self) -> bool:
+        """The model found fewer cells than were counted: moves the cells together and, where that
+        gains none, frees all in which nobody computes. False when no more can be filled."""
+        before = self.fillable
+        self._compact_if_lost()
+        if self.fillable == before:
+            self.evict_all()
+            for run in self._parked[:]:
+                self._trim_parked(run, self.cells.total)
+            self._compact_if_lost()
+        return self.fillable > before
 
     def evict_all(self) -> bool:
         """Frees all cached cells; False when there were none."""
@@ -328,14 +344,15 @@ class Memory:
         self.counts.evicted_cells += before - self.cells.used
         return self.cells.used < before
 
+    def _compact_if_lost(self) -> None:
+        if self.cells.free > self.fillable:
+            self._compact()
+
     def _compact(self) -> None:
         """Moves all cells together, each sequence in its order and shared cells still shared.
         The states are in RAM meanwhile. What cannot be put back is computed again."""
         moves = self.cells.sharing()
-        states = [
-            self._model.save(seq, shared) if shared < self.cells.length(seq) else None
-            for seq, _, shared in moves
-        ]
+        states = self._lifted(moves)
         self._model.clear()
         for (seq, base, shared), state in zip(moves, states, strict=True):
             there = min(shared, self.cells.length(base))
@@ -345,6 +362,26 @@ class Memory:
             if not restored:
                 self.cells.cut(seq, there)
         self.counts.moved_cells += self.cells.used
+
+    def _lifted(self, moves: list[tuple[int, int, int]]) -> list[State | None]:
+        """What each sequence holds beside what it shares with its base, in RAM. None where that
+        is nothing, or more than there is memory: cached prefixes are given up first."""
+        use = {seq: self.cells.holding(seq) is not Holding.CACHED for seq, _, _ in moves}
+        for seq, base, _ in reversed(moves):  # a base comes before who shares it
+            use[base] = use[base] or use[seq]
+        room = self._spare_memory()
+        states: list[State | None] = [None] * len(moves)
+        for n in sorted(range(len(moves)), key=lambda n: not use[moves[n][0]]):
+            seq, _, shared = moves[n]
+            cells = self.cells.length(seq) - shared
+            if not cells or cells * self._bytes_per_cell > room:
+                continue
+            state = self._model.save(seq, shared)
+            if state is not None and state.size <= room:
+                self._bytes_per_cell = state.size // cells
+                room -= state.size
+                states[n] = state
+        return states
 
     def _follow(self, cuts: list[Cut]) -> None:
         for cut in cuts:

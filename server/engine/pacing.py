@@ -19,11 +19,13 @@ RELATIVE_TARGET = 2.8
 """Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
 IDLE_STEP_SECONDS = 1.0
 """With nobody decoding a step may take so long: new arrivals and cancels wait for its end."""
+TRUSTED_ROWS = 64
+"""A step of prefill alone with fewer rows tells less of what a row costs: most of it is fixed."""
 _WEIGHT = 0.2  # of the newest measurement
 
 
-def _blend(old: float | None, new: float) -> float:
-    return new if old is None else old + _WEIGHT * (new - old)
+def _blend(old: float | None, new: float, weight: float = _WEIGHT) -> float:
+    return new if old is None else old + weight * (new - old)
 
 
 @dataclass(slots=True)
@@ -42,10 +44,19 @@ class Pace:
         if not prefill_rows:
             self._decodes[decodes] = _blend(self._decodes.get(decodes), seconds)
             return
-        base = self._decode_cost(decodes)
-        if base is not None or not decodes:
-            per_row = max(1e-6, seconds - (base or 0.0)) / prefill_rows
-            self._per_row = _blend(self._per_row, per_row)
+        rows, weight = prefill_rows, _WEIGHT
+        if decodes:
+            base = self._decode_cost(decodes)
+            if base is None:
+                return
+        else:  # its first row costs what the only row of a decode step does
+            base = self._decodes.get(1)
+            if base is not None:
+                rows -= 1
+            weight *= min(1.0, rows / TRUSTED_ROWS)
+        if rows:
+            per_row = max(1e-6, seconds - (base or 0.0)) / rows
+            self._per_row = _blend(self._per_row, per_row, weight)
 
     def prefill_rows(self, decodes: int, soon: int = 1) -> int:
         """Prefill tokens for a step that also has so many decodes, while the prompts of `soon`

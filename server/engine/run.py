@@ -42,6 +42,10 @@ class Run:
     warm: bool = False
     """Nobody waits for it: it ends with its prompt, or when anybody else comes."""
     arrived: float = 0.0
+    waiting_since: float | None = None
+    """When it was queued; None: it is not."""
+    waited: float = 0.0
+    """Seconds in the queue before that."""
     seq: int | None = None
     """Its sequence, also while it is put aside and some of its cells are left."""
     saved: list[Saved] = field(default_factory=list)

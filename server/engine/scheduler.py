@@ -31,7 +31,7 @@ PREFILL_SHARE = 4
 OWNERS_REMEMBERED = 1024
 
 PATIENCE_SECONDS = 30.0
-"""A batch run that waited so long is served like an interactive one: nobody starves."""
+"""A batch run that waited so long, in all, is served like an interactive one: nobody starves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,10 @@ class Scheduler:
         self._waiting: list[Run] = []
         self._running: list[Run] = []
         self._served: dict[str, float] = {}
+        self._floor = 0.0
+        """What whoever was active had been served at least, at any time so far."""
         self._step = self._turns = 0
+        self._now = 0.0
         self._calm_until = 0
         self.fetching = False
         """Whether a run that would have been admitted waits for what is being read for it."""
@@ -124,10 +127,10 @@ class Scheduler:
         active = {other.owner for other in (*self._running, *self._waiting)}
         if len(self._served) > OWNERS_REMEMBERED:
             self._served = {owner: self._served[owner] for owner in active}
-        if run.owner not in active:  # who was away has no credit for it
-            least = min((self._served[owner] for owner in active), default=0.0)
-            self._served[run.owner] = max(self._served.get(run.owner, 0.0), least)
-        self._waiting.append(run)
+        if run.owner not in active:  # who was away, or comes new, has no credit for it
+            self._raise_floor()
+            self._served[run.owner] = max(self._served.get(run.owner, 0.0), self._floor)
+        self._wait(run, run.arrived)
 
     def fail(self, run: Run) -> None:
         """Takes the run out with its cells, which may be damaged."""
@@ -137,6 +140,7 @@ class Scheduler:
     def plan(self, now: float, budget: Budget) -> Plan:
         """The next step. Its chunks fit the budget and the free cells."""
         plan = Plan()
+        self._now = now
         self._step += 1
         self._admit(plan, now)
         rows = self._rows(budget)
@@ -189,15 +193,16 @@ class Scheduler:
                 self._memory.drop(run)
                 run.suspect = True
                 run.put_aside += 1
-                self._waiting.append(run)
+                self._wait(run, self._now)
 
     def no_room(self) -> Run | None:
         """The model found fewer cells than were counted: frees some. Returns a run that is over
         because it could not go on even alone."""
-        if self._memory.evict_all():
+        if self._memory.reclaim():
             return None
         if len(self._running) > 1:
             self._put_aside(self._victim(self._running))
+            self._memory.reclaim()  # its cells are not needed by who made them
             return None
         return self._end_alone() if self._running else None
 
@@ -220,6 +225,9 @@ class Scheduler:
                 self.fetching = True
                 continue  # the disk is slower than the others are
             self._waiting.remove(run)
+            if run.waiting_since is not None:
+                run.waited += now - run.waiting_since
+            run.waiting_since = None
             self._memory.attach(run)
             if not run.admitted:
                 run.cached = min(self._memory.length(run), run.n_prompt)
@@ -244,7 +252,9 @@ class Scheduler:
         )
 
     def _is_low(self, run: Run, now: float) -> bool:
-        return not run.interactive and now - run.arrived < PATIENCE_SECONDS
+        """Whether it gives way to others: in the queue, in the step, and where cells run out."""
+        waiting = 0.0 if run.waiting_since is None else now - run.waiting_since
+        return not run.interactive and run.waited + waiting < PATIENCE_SECONDS
 
     # ---- the step -----------------------------------------------------------------------------
 
@@ -333,12 +343,12 @@ class Scheduler:
 
     def _victim(self, runs: Iterable[Run]) -> Run:
         """The newest run of the lowest class."""
-        return min(runs, key=lambda run: (run.interactive, -run.arrived))
+        return min(runs, key=lambda run: (not self._is_low(run, self._now), -run.arrived))
 
     def _put_aside(self, run: Run) -> None:
         self._running.remove(run)
         run.put_aside += 1
-        self._waiting.append(run)
+        self._wait(run, self._now)
         self._memory.park(run)
         self._calm_until = self._step + CALM_STEPS
 
@@ -347,7 +357,17 @@ class Scheduler:
         self._memory.keep(run)
         return run
 
+    def _raise_floor(self) -> None:
+        active = {run.owner for run in (*self._running, *self._waiting)}
+        if active:
+            self._floor = max(self._floor, min(self._served[owner] for owner in active))
+
+    def _wait(self, run: Run, since: float) -> None:
+        run.waiting_since = since
+        self._waiting.append(run)
+
     def _leave(self, run: Run) -> None:
+        self._raise_floor()
         for runs in (self._running, self._waiting):
             if run in runs:
                 runs.remove(run)

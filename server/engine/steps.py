@@ -40,6 +40,9 @@ from hobnob.server.wire import StopReason
 SAVE_STEPS = 8
 """One of so many busy steps also saves a stretch of a finished run."""
 
+WARM_ROWS = 64
+"""Of a warm-up's step while it is not known what a decode step costs."""
+
 SILENCE_SECONDS = 1.0
 """Steps that have no other news are told of this often: whoever listens knows that it goes on."""
 
@@ -253,7 +256,7 @@ class Steps:
     def step(self) -> bool:
         """One step and its frame. False when nothing was computed, ended or said."""
         began = self._clock()
-        self._memory.snapshots.poll()
+        self._memory.begin_step()
         self._decode_s = self._source_s = 0.0
         self._drafted = []
         budget = self._budget()
@@ -269,16 +272,18 @@ class Steps:
             self._steps += 1
             if self._steps % SAVE_STEPS == 0:
                 self._memory.save_due()
+            computing = self._clock()  # cells that were moved, saved or put back are not its cost
             for members in _groups(plan):
                 self._compute(plan, members)
-        self._record(plan, began, threads)
+            self._record(plan, began, self._clock() - computing, threads)
         computed = bool(plan.chunks)
         return self._say(computed=computed) or computed
 
     def _budget(self) -> Budget:
         rows = self._limits.rows
         if self._warming:  # whoever comes waits for the chunk under way, so it is a small one
-            rows = min(rows, self._pace.prefill_rows(1))
+            known = self._pace.decode_seconds(1) is not None
+            rows = min(rows, self._pace.prefill_rows(1) if known else WARM_ROWS)
         decoding = self._scheduler.decoding
         return Budget(
             rows=rows,
@@ -445,15 +450,13 @@ class Steps:
         done = min(self._memory.length(run), len(run.tokens))
         self._prefills.append(PrefillProgress(run.id, done, len(run.tokens), run.cached))
 
-    def _record(self, plan: Plan, began: float, threads: int) -> None:
-        if not plan.chunks:
-            return
+    def _record(self, plan: Plan, began: float, computing: float, threads: int) -> None:
+        """`computing`: seconds for the rows alone."""
         took = self._clock() - began
         decodes = sum(len(chunk.tokens) == max(1, chunk.outputs) for chunk in plan.chunks)
         drafted = sum(max(0, chunk.outputs - 1) for chunk in plan.chunks)
         accepted = sum(accepted for _, _, accepted in self._drafted)
         prefill_rows = plan.rows - decodes - drafted
-        computing = took - self._source_s
         if not drafted:
             self._pace.observe(decodes, prefill_rows, computing)
         if self._speculation is not None:

@@ -13,7 +13,7 @@ import pytest
 from support_model import starter
 
 from hobnob.server.engine import loading
-from hobnob.server.engine.llama import Vocab
+from hobnob.server.engine.llama import PAD_CELLS, Vocab
 from hobnob.server.engine.memory import PARKED_TRIM_CELLS
 from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
 from hobnob.server.engine.steps import Steps
@@ -46,6 +46,8 @@ class Engine:
         self.steps, self.ready = loading.load(
             asked, self._frames.append, lambda _: None, lambda: None
         )
+        counted = self.ready.n_cells - self.steps.stats().cells_total
+        assert counted == PAD_CELLS, "an exact row may need one more"
 
     def replies(
         self, submits: Sequence[Submit], disturb: Callable[[Steps], None] = lambda _: None
@@ -89,7 +91,7 @@ def put_one_aside(steps: Steps) -> None:
 def put_newest_aside(steps: Steps) -> None:
     scheduler, memory = steps._scheduler, steps._memory
     if scheduler.running > 1:
-        scheduler.no_room()
+        scheduler._put_aside(scheduler._victim(scheduler.runs))
         memory.make_room(memory.cells.free + PARKED_TRIM_CELLS)
 
 

@@ -14,7 +14,7 @@ from support_model import starter
 from hobnob.server.engine import fingerprint
 from hobnob.server.engine import snapshot_files as files
 from hobnob.server.engine.cells import Cells
-from hobnob.server.engine.keeping import PATIENCE_SECONDS
+from hobnob.server.engine.keeping import PATIENCE_SECONDS, STRETCHES_AT_ONCE
 from hobnob.server.engine.llama import Model, Shape, Weights
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Logits
@@ -388,3 +388,19 @@ def test_logits_after_a_restore_from_disk_are_bit_equal(
     assert held.counts.restored_tokens > 280
     held.snapshots.close(30.0)
     model.close()
+
+
+def test_evictions_save_a_few_stretches_in_a_step_however_many_prefixes_go() -> None:
+    model = FakeModel(2000, 40)
+    snapshots = Snapshots(PRINT, ram_max=10**7, disk_max=0)
+    held = Memory(
+        model, Cells(2000, 40), cached_max=2000, saved_bytes_max=10**7, snapshots=snapshots
+    )
+    for n in range(30):
+        run = Run(str(n), tokens(n, 40), 40)
+        compute(held, model, run)
+        held.keep(run)
+    held.begin_step()
+    held.evict_all()
+    assert len(snapshots._all) == STRETCHES_AT_ONCE
+    assert held.cells.used == 0

@@ -12,7 +12,15 @@ import pytest
 from support_model import starter
 
 from hobnob.server.engine import exactness
-from hobnob.server.engine.llama import LlamaError, LoadError, Model, Shape, Vocab, Weights
+from hobnob.server.engine.llama import (
+    PAD_CELLS,
+    LlamaError,
+    LoadError,
+    Model,
+    Shape,
+    Vocab,
+    Weights,
+)
 from hobnob.server.engine.model import Chunk, Logits, Outcome
 
 SHAPE = Shape(n_cells=512, n_seqs=6, n_batch=64, n_outputs=8, n_threads=1, ordered=True)
@@ -156,6 +164,19 @@ def test_when_the_cells_run_out_nothing_has_changed(weights: Weights) -> None:
     model.clear()
     assert model.top == model.length(0) == 0
     run(model, 2, [5])
+    model.close()
+
+
+def test_a_single_exact_row_takes_one_cell_more_for_a_moment(weights: Weights) -> None:
+    model = Model(weights, replace(SHAPE, n_cells=512))
+    for at in range(0, 448, 64):
+        assert model.decode([Chunk(0, at, [5] * 64)], 1).outcome is Outcome.OK
+    assert model.decode([Chunk(0, 448, [5] * 62)], 1).outcome is Outcome.OK
+    assert model.decode([Chunk(0, 510, [5], 1)], 3, exact=True).outcome is Outcome.OK
+    assert model.top == 511 == 512 - PAD_CELLS
+    assert model.decode([Chunk(0, 511, [5], 1)], 3, exact=True).outcome is Outcome.NO_ROOM
+    assert (model.top, model.length(0)) == (511, 511)
+    assert model.decode([Chunk(0, 511, [5], 1)], 1).outcome is Outcome.OK
     model.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from fake_model import FakeModel
@@ -15,8 +17,8 @@ from hobnob.server.engine.model import Model as AnyModel
 from hobnob.server.engine.run import Run
 
 
-def memory(model: AnyModel, cells: int, ids: int, **options: int) -> Memory:
-    bounds = {"cached_max": cells, "saved_bytes_max": 10**8, **options}
+def memory(model: AnyModel, cells: int, ids: int, **options: Any) -> Memory:
+    bounds: dict[str, Any] = {"cached_max": cells, "saved_bytes_max": 10**8, **options}
     return Memory(model, Cells(cells, ids), **bounds)
 
 
@@ -123,6 +125,37 @@ def test_the_prefix_to_be_shared_does_not_lose_its_id_to_the_run_that_shares_it(
     compute(held, model, following)
     assert following.seq is not None and model.tokens(following.seq) == following.tokens[:32]
     held.cells.check_integrity()
+
+
+def test_where_memory_is_short_cached_prefixes_are_given_up_when_all_cells_are_moved() -> None:
+    model = FakeModel(700, 6, ordered=True)
+    held = memory(model, 700, 6, spare_memory=lambda: 4 * 300)
+    cached, live, fork, over = (Run(str(n), tokens(n, 200), 200) for n in range(4))
+    fork.tokens[:] = [*live.tokens[:100], *fork.tokens[:50]]
+    for run in (cached, over, live, fork):
+        compute(held, model, run)
+    held.keep(cached)
+    held.drop(over)
+    model.check_order()
+    held.tidy()
+    assert model.top == held.cells.used == 199 + 49, "the cached one is gone, and none else"
+    for run in (live, fork):
+        assert run.seq is not None and model.tokens(run.seq) == run.tokens[:-1]
+    held.cells.check_integrity()
+
+
+def test_cells_that_the_model_does_not_have_are_gained_by_moving_before_any_is_given_up() -> None:
+    model = FakeModel(1000, 6, ordered=True)
+    held = memory(model, 1000, 6)
+    cached, over, parked = (Run(str(n), tokens(n, 200), 200) for n in range(3))
+    for run in (cached, over, parked):
+        compute(held, model, run)
+    held.keep(cached)
+    held.park(parked)
+    held.drop(over)
+    assert held.reclaim() and held.cells.used == 2 * 199
+    assert held.reclaim() and (held.cells.used, len(parked.saved)) == (0, 1)
+    assert not held.reclaim()
 
 
 @pytest.fixture(scope="module")

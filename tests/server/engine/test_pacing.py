@@ -130,3 +130,26 @@ def test_an_absolute_target_holds_in_a_burst_too() -> None:
     pace.observe(1, 0, machine.step(1, 0))
     pace.observe(0, 100, machine.step(0, 100))
     assert pace.prefill_rows(1, soon=16) == pace.prefill_rows(1)
+
+
+def test_short_prompts_do_not_teach_that_rows_are_dear() -> None:
+    """Most of a short step is what any step costs."""
+    pace, machine = Pace(512), Machine(0.020, 0.001, 0.001, noise=0.0)
+    pace.observe(0, 63, machine.step(0, 63))
+    for decodes in (1, 4):
+        pace.observe(decodes, 0, machine.step(decodes, 0))
+    for _ in range(10):
+        pace.observe(4, 60, machine.step(4, 60))
+    before = pace.prefill_rows(4)
+    for _ in range(50):
+        pace.observe(0, 10, machine.step(0, 10))
+    assert pace.prefill_rows(4) == pytest.approx(before, rel=0.05)
+    assert pace.seconds_per_prefill_row == pytest.approx(0.001, rel=0.1)
+
+
+def test_short_steps_before_anything_else_is_known_say_little() -> None:
+    pace, machine = Pace(512), Machine(0.020, 0.001, 0.001, noise=0.0)
+    pace.observe(0, 63, machine.step(0, 63))
+    for _ in range(10):
+        pace.observe(0, 8, machine.step(0, 8))
+    assert pace.seconds_per_prefill_row == pytest.approx(0.0015, rel=0.25)

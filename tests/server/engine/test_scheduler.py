@@ -117,6 +117,19 @@ def test_an_owner_who_was_away_has_no_credit() -> None:
     assert desk.over.index("bob1") > desk.over.index("ann3")
 
 
+def test_whoever_comes_new_does_not_make_old_owners_wait_for_all_they_were_served() -> None:
+    desk = Desk(running=2, ids=30)
+    for n in range(20):
+        desk.add(f"done{n}", 100, owner="old")
+        desk.finish()
+    desk.over.clear()
+    for n in range(6):
+        desk.add(f"new{n}", 20, owner="new")
+    desk.add("old", 20, owner="old")
+    desk.finish()
+    assert desk.over.index("old") <= 2
+
+
 def test_a_short_prompt_overtakes_a_long_one_of_the_same_owner() -> None:
     desk = Desk(rows=16)
     desk.add("long", 300)
@@ -135,6 +148,33 @@ def test_batch_runs_wait_for_interactive_ones_but_not_for_ever() -> None:
     queue = desk.scheduler.queue
     assert [run.id for run in queue(1.0)] == ["chat", "batch"]
     assert [run.id for run in queue(PATIENCE_SECONDS + 0.1)] == ["batch", "chat"]
+
+
+def test_a_batch_run_ages_in_the_queue_and_not_while_it_is_served() -> None:
+    desk = Desk(cells=200, running=2)
+    desk.add("batch", 30, draws=100, interactive=False)
+    desk.step(now=0.0)
+    late = 2 * PATIENCE_SECONDS
+    desk.add("chat", 30, draws=100, now=late)
+    desk.step(now=late)
+    assert desk.scheduler.running == 2
+    while not desk.scheduler.waiting:
+        desk.step(now=late)
+    assert [run.id for run in desk.scheduler.queue(late)] == ["batch"], "served all along"
+    assert [run.id for run in desk.scheduler.runs] == ["chat"]
+
+
+def test_a_batch_run_that_has_waited_long_is_not_the_first_to_give_way() -> None:
+    desk = Desk(cells=200, running=2)
+    desk.add("batch", 30, draws=100, interactive=False)
+    late = PATIENCE_SECONDS + 1
+    desk.step(now=late)
+    desk.add("chat", 30, draws=100, now=late)
+    desk.step(now=late)
+    assert desk.scheduler.running == 2
+    while not desk.scheduler.waiting:
+        desk.step(now=late)
+    assert [run.id for run in desk.scheduler.queue(late)] == ["chat"], "the newest of one class"
 
 
 def test_the_newest_run_of_the_lowest_class_gives_way() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
+from hobnob.server.engine.model import Chunk, Decoded, State
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import WARMED, Finish, Logprob, Sampling, Stepped, Submit
 from hobnob.server.engine.snapshots import Snapshots
@@ -526,6 +528,54 @@ def test_only_the_run_that_does_not_fit_alone_ends() -> None:
     assert bench.reason("small") == "max_tokens"
     assert bench.reason("large") == "context"
     assert bench.tokens["large"] == greedy(long_prompt(20, 30), 30)[: len(bench.tokens["large"])]
+
+
+def test_a_model_with_fewer_cells_than_counted_ends_no_run_that_fits_alone() -> None:
+    bench = Bench(cells=300, running=4, n_ctx=200, ordered=True)
+    bench.model.hidden_cells = 100
+    asks = [long_prompt(40 + n, 30) for n in range(4)]
+    for n, ask in enumerate(asks):
+        bench.submit(f"r{n}", ask, max_tokens=30)
+    bench.finish()
+    for n, ask in enumerate(asks):
+        assert bench.reason(f"r{n}") == "max_tokens"
+        assert bench.tokens[f"r{n}"] == greedy(ask, 30)
+
+
+def test_a_reply_goes_on_where_the_model_lacks_a_cell_and_others_are_lost() -> None:
+    bench = Bench(cells=300, n_ctx=290, exact_rows=32, ordered=True, cached_max=150)
+    decode = bench.model.decode
+
+    def padded(chunks: Sequence[Chunk], threads: int, *, exact: bool = False) -> Decoded:
+        alone = sum(len(chunk.tokens) for chunk in chunks) == 1
+        bench.model.hidden_cells = int(exact and alone)  # a row more
+        return decode(chunks, threads, exact=exact)
+
+    bench.model.decode = padded  # type: ignore[method-assign]
+    bench.submit("first", prompt(1, 140), max_tokens=8, ignore_eos=True, owner="x")
+    bench.finish()
+    bench.submit("exact", prompt(2, 100), max_tokens=120, ignore_eos=True, exact=True)
+    bench.finish()
+    assert bench.reason("exact") == "max_tokens"
+    assert bench.tokens["exact"] == greedy(prompt(2, 100), 120, eog=False)
+
+
+def test_time_for_moving_cells_is_not_taken_for_what_rows_cost() -> None:
+    bench = Bench(cells=200, running=2, n_ctx=90, ordered=True, cached_max=100)
+    save = bench.model.save
+
+    def slow(seq: int, start: int, end: int | None = None) -> State | None:
+        bench.now += 100.0
+        return save(seq, start, end)
+
+    bench.model.save = slow  # type: ignore[method-assign]
+    for n in range(12):
+        bench.submit(f"r{n}", long_prompt(20 + n, 30), max_tokens=30)
+        bench.step()
+    bench.finish()
+    assert bench.memory.counts.moved_cells > 0
+    pace = bench.steps._pace
+    assert 0 < (pace.decode_seconds(1) or 0) < 1 and 0 < (pace.seconds_per_prefill_row or 0) < 1
 
 
 # ---- one bad request costs one request ---------------------------------------------------------
