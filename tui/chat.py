@@ -7,6 +7,7 @@ words on the screen.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -43,6 +44,8 @@ from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import STARTER, WELCOME
 
 DRAFT_PAUSE_SECONDS = 0.7
+LONG_SECONDS = 10.0
+"""A reply that took less has come before one is deep in something else: it rings no bell."""
 NOT_HERE = "The message that you are editing is in another version. Esc leaves the editing."
 STRAYED = "The message that you were editing is not here. What you wrote is in the input."
 
@@ -251,6 +254,7 @@ class Chat(Versions):
 
     @work(exclusive=True, group="follow")
     async def _follow(self, reply: Entry) -> None:
+        began = time.monotonic()
         try:
             await self.talk.follow(reply, self._painter.touch)
         except ClientError as error:  # no connection to begin with
@@ -258,7 +262,7 @@ class Chat(Versions):
             self._painter.touch(reply)
             return
         self._painter.flush()
-        if not self.app.app_focus:
+        if not self.app.app_focus and time.monotonic() - began >= LONG_SECONDS:
             self.app.bell()
         self.view.mark_left_out(self.talk.left_out)
         self._show_hint()

@@ -78,6 +78,8 @@ class MessageView(Growing, Widget, can_focus=True):
         self._wanted: finding.Wanted | None = None
         self._current: int | None = None
         self._places: list[list[finding.Place]] | None = None  # None: not looked for yet
+        self._places_in: dict[int, list[tuple[int, int, int]]] = {}
+        """By row: the number of a match, and the columns of its part in that row."""
 
     @property
     def rows(self) -> list[Row]:
@@ -97,7 +99,8 @@ class MessageView(Growing, Widget, can_focus=True):
         before = len(made.rows)
         first = made.update()
         self._places = None
-        self._forget(first)
+        for y in range(first, before):
+            self._strips.pop(y, None)
         changed = Region(0, first, self.size.width, max(before, len(made.rows)) - first)
         if len(made.rows) != before:
             self._set_dirty(changed)
@@ -137,6 +140,10 @@ class MessageView(Growing, Widget, can_focus=True):
                 for low, high in made.texts
                 for place in finding.places(made.rows[low:high], low, self._wanted)
             ]
+            self._places_in = {}
+            for number, parts in enumerate(self._places):
+                for row, start, end in parts:
+                    self._places_in.setdefault(row, []).append((number, start, end))
         return self._places
 
     def action_fold(self) -> None:
@@ -188,7 +195,9 @@ class MessageView(Growing, Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         if self.size.width < 1:
             return Strip([], 0)
-        row = self.rows[y] if y < len(self.rows) else EMPTY
+        if y >= len(self.rows):
+            return self._draw(EMPTY, None, [])
+        row = self.rows[y]
         selection = self.text_selection
         span = selection.get_span(y) if selection is not None else None
         if span is not None:
@@ -206,9 +215,7 @@ class MessageView(Growing, Widget, can_focus=True):
         current = None if self._current is None else min(self._current, len(found) - 1)
         return [
             (start, end, "found-now" if number == current else "found")
-            for number, parts in enumerate(found)
-            for row, start, end in parts
-            if row == y
+            for number, start, end in self._places_in.get(y, ())
         ]
 
     def _draw(
@@ -235,10 +242,6 @@ class MessageView(Growing, Widget, can_focus=True):
                     style += self.get_component_rich_style(looks.PREFIX + name, partial=True)
             self._styles_of[names] = style
         return style
-
-    def _forget(self, first: int) -> None:
-        """Drop the drawn strips from a row on."""
-        self._strips = {y: strip for y, strip in self._strips.items() if y < first}
 
     # ---- mouse --------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """All rows of one message at one width: who, reasoning, text, state, footer.
 
-Keeps the rows of closed blocks and lays out only what is new, so that a repaint while a reply
-streams costs the same at its end as at its start. Pure but for the cache that it is.
+Keeps the rows of closed blocks, so that a repaint while a reply streams lays out what is new and
+nothing else. What grows with the reply is a list of references, which is copied. Pure but for the
+cache that it is.
 """
 
 from __future__ import annotations
@@ -55,6 +56,26 @@ class PartRows:
         return kept
 
 
+class ReasoningRows(PartRows):
+    """The rows of the thoughts, and the same as they are drawn."""
+
+    def __init__(self, part: Part, width: int) -> None:
+        super().__init__(part, max(width - len(REASONING_LEAD), 1))
+        self.drawn: list[Row] = []
+        self._counted = (0, 0)  # characters, and the words in them
+
+    def update(self) -> int:
+        kept = super().update()
+        self.drawn[kept:] = [_within_reasoning(row) for row in self.rows[kept:]]
+        return kept
+
+    @property
+    def words(self) -> int:
+        if self._counted[0] != self.part.chars:
+            self._counted = (self.part.chars, len(self.part.text.split()))
+        return self._counted[1]
+
+
 class UserRows:
     """A user's text, exactly as it was typed."""
 
@@ -95,7 +116,7 @@ class MessageRows:
         self._match_parts()
         for number, part in enumerate(self._parts):
             kept = part.update()
-            if part.part.kind == REASONING:
+            if isinstance(part, ReasoningRows):
                 drawn = self._reasoning(part, last=number == len(self._parts) - 1)
             else:
                 drawn = part.rows
@@ -137,9 +158,10 @@ class MessageRows:
                 continue
             if self.entry.role == USER:
                 self._parts[number:] = [UserRows(part, self.width)]
+            elif part.kind == REASONING:
+                self._parts[number:] = [ReasoningRows(part, self.width)]
             else:
-                inset = len(REASONING_LEAD) if part.kind == REASONING else 0
-                self._parts[number:] = [PartRows(part, max(self.width - inset, 1))]
+                self._parts[number:] = [PartRows(part, self.width)]
 
     def head(self) -> list[Row]:
         """Who speaks, and which version of the message it is."""
@@ -157,15 +179,15 @@ class MessageRows:
             spans.append((shorten(extra, self.width - len(spans[0][0])), "state"))
         return [Row(tuple(spans))]
 
-    def _reasoning(self, part: PartRows | UserRows, *, last: bool) -> list[Row]:
+    def _reasoning(self, part: ReasoningRows, *, last: bool) -> list[Row]:
         running = last and self.entry.live
         folded = not running if self.folded is None else self.folded
         mark = "▸" if folded else "▾"
-        label = "thinking…" if running else f"thoughts, {len(part.part.text.split())} words"
+        label = "thinking…" if running else f"thoughts, {part.words} words"
         head = Row(((shorten(f"{mark} {label}", self.width), "fold"),), action="fold")
         if folded:
             return [head]
-        return [head, *(_within_reasoning(row) for row in part.rows)]
+        return [head, *part.drawn]
 
     def foot(self) -> list[Row]:
         """What is going on, or how it ended, below an empty row."""

@@ -101,11 +101,14 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._entries, self._beyond = entries, beyond
         count = len(entries)
         self._window = Window.last(count) if at is None else Window.around(at, count)
+        # The new ones are in their place before anything is waited for: a scroll or a message that
+        # comes meanwhile finds what belongs to the window.
         with self.app.batch_update():
-            await self.query(MessageView).remove()
+            removed = self.query(MessageView).remove()
             self._views = self._made(self._window.low, self._window.high)
-            if self._views:
-                await self._column.mount_all(self._views, before="#later")
+            mounted = self._column.mount_all(self._views, before="#later")
+            await removed
+            await mounted
         self._say_edges()
         self._place = None
         if at is None:
@@ -128,11 +131,12 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
 
     async def drop_from(self, number: int) -> None:
         """Messages from a number on are no longer among the entries."""
-        for view in [v for v in self._views if v.entry not in self._entries]:
-            self._views.remove(view)
-            await view.remove()
+        gone = [view for view in self._views if view.entry not in self._entries]
+        self._views = [view for view in self._views if view.entry in self._entries]
         high = min(self._window.high, number)
         self._window = Window(min(self._window.low, high), high, number)
+        for view in gone:
+            await view.remove()
         self._say_edges()
         self.call_after_refresh(self._fill)
 
@@ -216,10 +220,12 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         below = self._made(max(old.high, window.low), window.high)
         with self.app.batch_update():
             self._views = above + self._views + below
-            if above:
-                await self._column.mount_all(above, after="#earlier")
-            if below:
-                await self._column.mount_all(below, before="#later")
+            mounted = [
+                self._column.mount_all(above, after="#earlier"),
+                self._column.mount_all(below, before="#later"),
+            ]
+            for one in mounted:
+                await one
             await self._trim()
         self._say_edges()
         self.call_after_refresh(self._moved_to, place)

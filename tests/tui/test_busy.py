@@ -12,6 +12,7 @@ from fake_client import FakeClient
 from support_app import running, screen_text, until
 from textual.pilot import Pilot
 
+from hobnob.tui import chat
 from hobnob.tui.notice import ClientError
 
 
@@ -166,3 +167,26 @@ async def test_a_version_that_is_fetched_keeps_messages_waiting_and_is_fetched_o
         gate.set()
         await until(pilot, counted(client.sent, 1))
         assert len(client.heads) == 1
+
+
+@pytest.mark.parametrize(("seconds", "rung"), [(0.0, [1]), (60.0, [])])
+async def test_a_bell_rings_after_a_long_reply_that_nobody_watched(
+    client: FakeClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    rung: list[int],
+) -> None:
+    """What is long is set here: nothing is waited for."""
+    bells: list[int] = []
+    monkeypatch.setattr(chat, "LONG_SECONDS", seconds)
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await opened(pilot)
+        monkeypatch.setattr(pilot.app, "bell", lambda: bells.append(1))
+        for looks in (True, False):
+            pilot.app.app_focus = looks
+            await enters(pilot, "go")
+            await until(pilot, lambda: pilot.app.talk.live is not None)
+            client.script.finish()
+            await until(pilot, lambda: pilot.app.talk.live is None)
+            assert bells == ([] if looks else rung)

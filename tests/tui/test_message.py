@@ -71,6 +71,46 @@ async def test_a_growing_reply_keeps_the_strips_of_its_finished_rows() -> None:
         assert view.render_line(1) is before
 
 
+async def test_growing_thoughts_keep_the_strips_of_their_finished_rows() -> None:
+    entry = Entry("r", "assistant", [Part("reasoning", "first\n\nsecond\n\n")], Phase.WRITING)
+    entry.status = Status.RUNNING
+    async with shown(entry) as (pilot, view):
+        before, row = view.render_line(2), view.rows[2]
+        assert "first" in row.text
+        for _ in range(20):
+            entry.parts[0].add("more thoughts\n\n")
+            view.sync()
+            await pilot.pause()
+        assert view.rows[2] is row
+        assert view.render_line(2) is before
+        entry.parts[0].end()
+        entry.parts.append(Part("text", "Yes."))
+        view.sync()
+        assert view.rows[1].text == "▸ thoughts, 42 words"
+
+
+async def test_a_reply_that_becomes_shorter_leaves_no_old_row() -> None:
+    entry = reply("one\n\ntwo\n\nthree", ended=False)
+    async with shown(entry) as (pilot, view):
+        high = len(view.rows)
+        lines(view)
+        entry.parts[:] = [Part("text", "one")]
+        view.sync()
+        await pilot.pause()
+        assert len(view.rows) < high
+        assert view.render_line(high - 1).text.strip() == ""
+        entry.parts[:] = [Part("text", "one\n\n2\n\n3")]
+        view.sync()
+        await pilot.pause()
+        assert [text for text in map(str.strip, (r.text for r in view.rows)) if text][1:4] == [
+            "one",
+            "2",
+            "3",
+        ]
+        drawn = [view.render_line(y).text.strip() for y in range(len(view.rows))]
+        assert drawn == [row.text.strip() for row in view.rows]
+
+
 async def test_selected_text_joins_what_was_only_wrapped() -> None:
     async with shown(reply("alpha beta gamma delta epsilon zeta eta\n\nnext"), 20) as (_, view):
         text = view.get_selection(SELECT_ALL)
