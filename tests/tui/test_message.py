@@ -77,7 +77,7 @@ async def test_growing_thoughts_keep_the_strips_of_their_finished_rows() -> None
     async with shown(entry) as (pilot, view):
         before, row = view.render_line(2), view.rows[2]
         assert "first" in row.text
-        for _ in range(20):
+        for _ in range(5):  # no more than there is room for: a scroll bar would change the width
             entry.parts[0].add("more thoughts\n\n")
             view.sync()
             await pilot.pause()
@@ -86,7 +86,7 @@ async def test_growing_thoughts_keep_the_strips_of_their_finished_rows() -> None
         entry.parts[0].end()
         entry.parts.append(Part("text", "Yes."))
         view.sync()
-        assert view.rows[1].text == "▸ thoughts, 42 words"
+        assert view.rows[1].text == "▸ thoughts, 12 words"
 
 
 async def test_a_reply_that_becomes_shorter_leaves_no_old_row() -> None:
@@ -99,14 +99,10 @@ async def test_a_reply_that_becomes_shorter_leaves_no_old_row() -> None:
         await pilot.pause()
         assert len(view.rows) < high
         assert view.render_line(high - 1).text.strip() == ""
-        entry.parts[:] = [Part("text", "one\n\n2\n\n3")]
+        entry.parts[:] = [Part("text", "one\n\nfour\n\nfive")]
         view.sync()
         await pilot.pause()
-        assert [text for text in map(str.strip, (r.text for r in view.rows)) if text][1:4] == [
-            "one",
-            "2",
-            "3",
-        ]
+        assert [row.text for row in view.rows[1:6]] == ["one", "", "four", "", "five"]
         drawn = [view.render_line(y).text.strip() for y in range(len(view.rows))]
         assert drawn == [row.text.strip() for row in view.rows]
 
