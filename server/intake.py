@@ -102,6 +102,10 @@ class Intake:
             raise EmptyPrompt("The message is empty.", param="text")
         self._check_size(len(text.encode("utf-8", "replace")), "text")
 
+    def check_system(self, text: str | None) -> None:
+        """Raises for a system prompt that no message of its conversation could be sent with."""
+        self._check_size(len((text or "").encode("utf-8", "replace")), "system")
+
     def check_messages(self, messages: list[ChatMessage]) -> None:
         """As `check_text`, for all messages of a completion together."""
         if not messages:
@@ -123,7 +127,7 @@ class Intake:
         if request.conversation is None:
             if request.parent not in (None, ROOT):
                 raise InvalidRequest("A new conversation has no message to answer.", param="parent")
-            self._check_size(len((request.system or "").encode("utf-8", "replace")), "system")
+            self.check_system(request.system)
             sampling_options.check(request.settings)
             system = _system(request, request.system)
             layers = [request.settings, request.options]

@@ -270,6 +270,10 @@ class Runs:
         self._intake.check_text(request.text)
         return await self._intake.forecast(request)
 
+    def check_system(self, text: str | None) -> None:
+        """Raises TextTooLong for a system prompt that no conversation may have."""
+        self._intake.check_system(text)
+
     # ---- reading and cancelling
 
     async def follow(self, owner: str, run_id: str, after: int = 0) -> Reader:

@@ -14,6 +14,9 @@ from hobnob.server.engine.protocol import Sampling
 from hobnob.server.errors import InvalidRequest
 
 MAX_SEED = 2**64 - 1
+RANDOM_SEED = -1
+"""As llama-server has it: a new seed, also where an earlier layer names one."""
+
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_BREAKERS = 16
@@ -40,7 +43,7 @@ FLOATS: dict[str, tuple[float, float]] = {
     "adaptive_decay": (0.0, 0.99),
 }
 INTEGERS: dict[str, tuple[int, int]] = {
-    "seed": (0, MAX_SEED),
+    "seed": (RANDOM_SEED, MAX_SEED),
     "top_k": (0, 1_000_000),
     "repeat_last_n": (0, 1_000_000),
     "max_tokens": (0, 2**31 - 1),
@@ -76,7 +79,7 @@ def resolve(
             if value is not None:
                 values[name] = _checked(name, value, n_vocab)
     exact = values.pop("exact", None)
-    if "seed" not in values:
+    if values.get("seed", RANDOM_SEED) == RANDOM_SEED:
         values["seed"] = choose_seed()
     return Options(Sampling(**values), exact)
 

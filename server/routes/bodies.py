@@ -1,6 +1,7 @@
 """How request bodies are read: strict JSON into pydantic models, which end at this edge.
 
-Lone surrogates become U+FFFD, so that no later turn, log or reply can stumble over them.
+JSON is UTF-8 here (RFC 8259); another encoding is refused, not guessed. Lone surrogates become
+U+FFFD, so that no later turn, log or reply can stumble over them.
 Sampling options pass through here as they come: sampling_options.py knows their bounds.
 """
 
@@ -25,7 +26,8 @@ class StrictRequest(Request):
     async def json(self) -> Any:
         raw = await self.body()
         try:
-            data = json.loads(raw)
+            # surrogatepass: what some programs write for half a character is replaced below.
+            data = json.loads(raw.decode("utf-8-sig", "surrogatepass"))
             return _scrub(data) if b"\\u" in raw or b"\xed" in raw else data
         except json.JSONDecodeError:
             raise

@@ -116,6 +116,10 @@ class ChatBody(_Open):
     tools: list[Any] | None = None
     tool_choice: Any = None
     functions: list[Any] | None = None
+    grammar: Any = None
+    json_schema: Any = None
+    modalities: Any = None
+    prediction: Any = None
 
     @field_validator("n")
     @classmethod
@@ -129,6 +133,27 @@ class ChatBody(_Open):
     def _plain_text(cls, value: ResponseFormat | None) -> ResponseFormat | None:
         if value is not None and value.type != "text":
             raise wrong('only {"type": "text"} is supported')
+        return value
+
+    @field_validator("grammar", "json_schema")
+    @classmethod
+    def _no_constraint(cls, value: Any) -> Any:
+        if value not in (None, ""):
+            raise wrong("replies cannot be held to a form")
+        return value
+
+    @field_validator("modalities")
+    @classmethod
+    def _text_alone(cls, value: Any) -> Any:
+        if value not in (None, ["text"]):
+            raise wrong('only ["text"] is supported')
+        return value
+
+    @field_validator("prediction")
+    @classmethod
+    def _no_prediction(cls, value: Any) -> Any:
+        if value is not None:
+            raise wrong("predicted replies are not supported")
         return value
 
     @field_validator("tools", "functions")

@@ -58,6 +58,7 @@ class Header:
     created: int  # UTC seconds
     model: str  # the one that answers, whatever name it was asked for by
     fingerprint: str
+    with_usage: bool = False  # a last chunk has the usage, so the others say null
 
 
 @dataclass(slots=True)
@@ -125,7 +126,9 @@ def chunk(
         "logprobs": _logprobs(logprobs) if logprobs else None,
         "finish_reason": finish_reason,
     }
-    return _data({**_head(header, "chat.completion.chunk"), "choices": [choice]})
+    head = _head(header, "chat.completion.chunk")
+    usage = {"usage": None} if header.with_usage else {}
+    return _data({**head, "choices": [choice], **usage})
 
 
 def usage_chunk(header: Header, usage: wire.Usage) -> str:

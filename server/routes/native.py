@@ -131,6 +131,7 @@ class NativeRoutes:
         return JSONResponse({"conversations": [conversation_json(one) for one in found]})
 
     async def create(self, body: NewConversation) -> Response:
+        self._runs.check_system(body.system)
         made = await self._store.create_conversation(
             LOCAL_OWNER, title=body.title or "", system=body.system, settings=_settings(body)
         )
@@ -144,7 +145,9 @@ class NativeRoutes:
         changes = {name: getattr(body, name) for name in body.model_fields_set}
         if "settings" in changes:
             changes["settings"] = _settings(body)
-        changed = await self._store.update_conversation(LOCAL_OWNER, id, **changes)
+        self._runs.check_system(body.system)
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        changed = await self._store.update_conversation(LOCAL_OWNER, found.id, **changes)
         return JSONResponse(conversation_json(changed))
 
     async def delete(self, id: str) -> Response:

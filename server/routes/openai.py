@@ -79,19 +79,20 @@ class OpenAIRoutes:
 
     async def _streamed(self, completion: CompletionRequest, body: ChatBody) -> Response:
         """Refusals come before this returns; the stream opens at once, whatever the queue."""
-        header = self._header()
+        header = self._header(with_usage=body.wants_usage)
         live = await self._runs.complete(completion)
         return streams.EventStream(
-            _blocks(live.read(), header, with_usage=body.wants_usage),
+            _blocks(live.read(), header),
             on_close=lambda: self._runs.abandon(live),
         )
 
-    def _header(self) -> chat_reply.Header:
+    def _header(self, *, with_usage: bool = False) -> chat_reply.Header:
         return chat_reply.Header(
             id=f"chatcmpl-{secrets.token_hex(12)}",
             created=int(time.time()),
             model=self._model.id,
             fingerprint=self._fingerprint(),
+            with_usage=with_usage,
         )
 
     def _fingerprint(self) -> str:
@@ -118,9 +119,7 @@ def _completion(body: ChatBody) -> CompletionRequest:
     return CompletionRequest(owner=LOCAL_OWNER, messages=messages, options=chat_options(body))
 
 
-async def _blocks(
-    reader: Reader, header: chat_reply.Header, *, with_usage: bool
-) -> AsyncGenerator[str, None]:
+async def _blocks(reader: Reader, header: chat_reply.Header) -> AsyncGenerator[str, None]:
     outcome = chat_reply.Outcome()
 
     def render(event: wire.Event) -> str:
@@ -139,7 +138,7 @@ async def _blocks(
         yield chat_reply.error_block(outcome.failure or errors.Internal("The reply was cut off."))
         return
     yield chat_reply.chunk(header, {}, finish_reason=outcome.finish_reason)
-    if with_usage:
+    if header.with_usage:
         yield chat_reply.usage_chunk(header, outcome.usage)
     yield chat_reply.DONE
 

@@ -17,6 +17,7 @@ from hobnob.server.sampling_options import (
     INTEGERS,
     MAX_SEED,
     NAMES,
+    RANDOM_SEED,
     Options,
     check,
     from_params,
@@ -39,6 +40,12 @@ def test_the_last_layer_wins_and_none_leaves_it_to_those_before() -> None:
 def test_a_seed_is_chosen_only_where_none_is_given() -> None:
     assert resolved().sampling.seed == 7
     assert resolved({"seed": MAX_SEED}).sampling.seed == MAX_SEED
+    assert resolved({"seed": 5}, {"seed": None}).sampling.seed == 5
+
+
+def test_minus_one_is_a_random_seed_whatever_was_set_before() -> None:
+    assert resolved({"seed": 5}, {"seed": RANDOM_SEED}).sampling.seed == 7
+    assert resolved({"seed": RANDOM_SEED}, {"seed": 5}).sampling.seed == 5
 
 
 BAD_NUMBERS = [float("nan"), math.inf, -math.inf, 10**400, -(10**400), "1", True, [], {}]
@@ -69,7 +76,7 @@ def test_a_flag_is_true_or_false(name: str, value: Any) -> None:
 
 def test_the_ends_of_every_range_are_taken() -> None:
     for name, (low, high) in {**FLOATS, **INTEGERS}.items():
-        for value in (low, high):
+        for value in (low, high) if name != "seed" else (0, high):
             assert getattr(resolved({name: value}).sampling, name) == value
 
 

@@ -305,6 +305,30 @@ async def test_a_conversation_is_made_changed_and_deleted(edge: Edge) -> None:
     assert (await edge.call("GET", path)).status_code == 404
 
 
+async def test_a_beginning_of_an_id_names_a_conversation_wherever_the_id_does(edge: Edge) -> None:
+    one = (await edge.call("POST", "/conversations", json={"title": "One"})).json()
+    path = f"/conversations/{one['id'][:6]}"
+    changed = await edge.call("PATCH", path, json={"title": "Two"})
+    assert (changed.status_code, changed.json()["title"]) == (200, "Two")
+    assert (await edge.call("GET", path)).json() == changed.json()
+    assert (await edge.call("PATCH", path[:-3], json={"title": "Three"})).status_code == 404
+    assert (await edge.call("DELETE", path)).status_code == 204
+
+
+async def test_a_system_prompt_has_the_bound_of_a_message_wherever_it_is_set(
+    tmp_path: Path,
+) -> None:
+    async with edge_at(tmp_path, sockets=False, max_text_bytes=8) as edge:
+        fits, too_long = {"system": "é" * 4}, {"system": "é" * 4 + "x"}
+        refused = await edge.call("POST", "/conversations", json=too_long)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "system")
+        made = (await edge.call("POST", "/conversations", json=fits)).json()
+        path = f"/conversations/{made['id']}"
+        refused = await edge.call("PATCH", path, json=too_long)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "system")
+        assert (await edge.call("GET", path)).json() == made
+
+
 async def test_pinned_conversations_are_asked_for_apart_from_the_others(edge: Edge) -> None:
     one, other = [
         (await edge.call("POST", "/conversations", json={"title": title})).json()
@@ -532,7 +556,7 @@ NUMBERS = [
     ("presence_penalty", "-Infinity"),
     ("temperature", "1e999"),
     ("seed", "1e30"),
-    ("seed", "-1"),
+    ("seed", "-2"),
     ("top_k", "99999999999999999999"),
     ("seed", "1" + "0" * 400),
     ("temperature", "1" + "0" * 400),
@@ -576,6 +600,21 @@ async def test_a_surrogate_in_raw_bytes_or_in_a_name_is_no_fault_of_the_server(e
     assert turn["message"]["text"] == "\ufffd"
     answer = await edge.raw(path, rb'{"text": "x", "\ud83d": 1}')
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+async def test_a_body_of_another_encoding_than_utf_8_is_refused(edge: Edge, encoding: str) -> None:
+    for text in ("whole", "half \ud83d"):
+        body = f'{{"text": "{text}"}}'.encode(encoding, "surrogatepass")
+        answer = await edge.raw(f"{API}/conversations/new/messages", body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+    assert (await edge.call("GET", "/conversations")).json() == {"conversations": []}
+
+
+async def test_a_byte_order_mark_before_utf_8_is_passed_over(edge: Edge) -> None:
+    body = '{"text": "\ufeffé"}'.encode("utf-8-sig")
+    turn = (await edge.raw(f"{API}/conversations/new/messages", body)).json()
+    assert turn["message"]["text"] == "\ufeffé"
 
 
 async def test_fields_of_a_new_conversation_are_refused_on_an_existing_one(edge: Edge) -> None:

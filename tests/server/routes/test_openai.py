@@ -127,6 +127,7 @@ async def test_streamed_usage_and_text_equal_the_whole_reply(edge: Edge) -> None
         (await edge.chat(seed=1, stream=True, stream_options={"include_usage": True})).text
     )
     assert chunks[-1]["usage"] == whole["usage"]
+    assert all(chunk["usage"] is None for chunk in chunks[:-1])  # there, as OpenAI has it
     text = "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c["choices"])
     assert text == whole["choices"][0]["message"]["content"]
     assert whole["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
@@ -414,6 +415,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"grammar": "root ::= [0-9]+"}, "grammar"),
+    ({"json_schema": {}}, "json_schema"),
+    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"modalities": "audio"}, "modalities"),
+    ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
 ]
 
 
@@ -429,6 +435,18 @@ async def test_what_cannot_be_done_is_refused_by_name_and_never_ignored(
         param,
     )
     assert edge.engine.submitted == []
+
+
+async def test_fields_that_ask_for_what_is_done_anyway_are_taken(edge: Edge) -> None:
+    plain = {"grammar": "", "json_schema": None, "modalities": ["text"], "prediction": None}
+    assert (await edge.chat(**plain, tools=[], response_format={"type": "text"})).is_success
+
+
+async def test_minus_one_asks_for_a_random_seed_as_llama_server_has_it(edge: Edge) -> None:
+    for _ in range(2):
+        assert (await edge.chat(seed=-1)).is_success
+    first, second = [submit.sampling.seed for submit in edge.engine.submitted]
+    assert first != second and min(first, second) >= 0
 
 
 @pytest.mark.parametrize(
@@ -451,7 +469,7 @@ async def test_a_body_that_is_no_request_is_refused_in_the_right_envelope(
         ("presence_penalty", "-Infinity"),
         ("temperature", "1e999"),
         ("seed", "1e30"),
-        ("seed", "-1"),
+        ("seed", "-2"),
         ("top_k", "99999999999999999999"),
         ("max_tokens", "NaN"),
     ],
