@@ -57,6 +57,11 @@ class Paths:
         return self.data_dir / "lock"
 
     @property
+    def reserve_file(self) -> Path:
+        """Takes up the room that a start needs, so that a full disk does not prevent one."""
+        return self.data_dir / "reserve"
+
+    @property
     def state_file(self) -> Path:
         """Where the running server is; true only while the lock file is held."""
         return self.state_dir / "server.json"

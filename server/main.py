@@ -202,6 +202,7 @@ def _log_to(paths: Paths, *, also_stderr: bool) -> None:
         handlers.append(terminal)
     for one in handlers:
         one.addFilter(_NotCancelled())
+    logging.raiseExceptions = False  # a line that the disk does not take is no event of its own
     logging.basicConfig(handlers=handlers, level=logging.WARNING, force=True)
     log.setLevel(logging.INFO)
 

@@ -30,7 +30,7 @@ from hobnob.server.requests import (
 )
 from hobnob.server.title import title_from
 from hobnob.store.store import Store
-from hobnob.store.values import LIVE, Damaged, LoggedEvent, Run, Turn
+from hobnob.store.values import LIVE, Damaged, LoggedEvent, Run, Stale, Turn, WriteFailed
 
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
@@ -105,7 +105,7 @@ class Runs:
             try:
                 live = recovery.restore(run, events, now=now)
             except recovery.LogUnreadable:
-                await self._store.append([recovery.unreadable_end(run, events)])
+                await self._end_unreadable(run, events)
                 continue
             # A long reply is not old: what counts is how long nobody has worked on it.
             alive_at = max(run.created_at, self._store.last_written_ms)
@@ -114,6 +114,14 @@ class Runs:
                 why = wire.Failure(recovery.INTERRUPTED, "The server was stopped for too long.")
                 live.finish(live.ending_here(wire.StopReason.ERROR, why))
             self._dispatch.enter(live)
+
+    async def _end_unreadable(self, run: Run, events: list[LoggedEvent]) -> None:
+        try:
+            await self._store.append([recovery.unreadable_end(run, events)])
+        except Stale:
+            raise
+        except WriteFailed:  # a full disk: the next start tries again
+            self._unreadable.add(run.id)
 
     async def stop(self) -> None:
         """Every reader gets StreamError(server_stopping); runs stay as they are in the store.

@@ -21,7 +21,7 @@ from typing import Protocol
 import hobnob
 from hobnob.exits import Exit
 from hobnob.paths import Paths
-from hobnob.server import wire
+from hobnob.server import reserve, wire
 from hobnob.server.app import Parts, build_app
 from hobnob.server.changes import Changes
 from hobnob.server.engine.state import EnginePort
@@ -85,7 +85,9 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
     lifecycle = Lifecycle()
     _watch_signals(lifecycle, setup.paths)
     remove_state(setup.paths.state_file)  # of a server that was killed
+    reserve.release(setup.paths.reserve_file)
     async with AsyncExitStack() as stack:
+        stack.callback(reserve.hold, setup.paths.reserve_file)
         store = await Store.open(setup.paths.database, full=setup.full_durability)
         stack.push_async_callback(store.close)
         await engine.start()
@@ -150,6 +152,7 @@ def _report(
 
 def _listening(paths: Paths, state: State) -> None:
     write_state(paths.state_file, state)
+    reserve.hold(paths.reserve_file)
     log.info("listening on %s", state.url)
 
 

@@ -1,6 +1,7 @@
 """The one gate between sqlite3's errors and the store's own (values.py).
 
-Every result code of SQLite has its line in _BY_CODE; a test keeps the table complete.
+Every result code of SQLite has its line in _BY_CODE; a test keeps the table complete. Extended
+ones are there where they say more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_LOCKED: (Locked, "Another program holds the database locked"),
     sqlite3.SQLITE_FULL: (WriteFailed, "The disk is full"),
     sqlite3.SQLITE_IOERR: (WriteFailed, "The disk reported an error"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (WriteFailed, "The disk is full"),  # no room for shared memory
     sqlite3.SQLITE_READONLY: (WriteFailed, "The database is read-only"),
     sqlite3.SQLITE_CANTOPEN: (WriteFailed, "The database cannot be opened"),
     sqlite3.SQLITE_PERM: (WriteFailed, _DISK),
@@ -57,7 +59,8 @@ def translate(error: Exception) -> StoreError:
         # Its own text would quote the user's.
         return StoreError("The text holds half a surrogate pair, which UTF-8 cannot express.")
     code = getattr(error, "sqlite_errorcode", None)
-    kind, words = _BY_CODE.get((code or 0) & _PRIMARY_MASK, (StoreError, _BUG))
+    code = code if code in _BY_CODE else (code or 0) & _PRIMARY_MASK
+    kind, words = _BY_CODE.get(code, (StoreError, _BUG))
     return kind(f"{words} ({error}).")
 
 

@@ -94,7 +94,7 @@ async def test_a_disk_that_takes_nothing_is_said_first_and_the_reply_is_shown_an
         assert text_of(await bench.finish(again)) == "".join(SCRIPT)
 
 
-async def test_a_server_that_starts_on_a_full_disk_shows_the_history_and_refuses_messages(
+async def test_a_disk_that_is_full_before_any_reply_shows_the_history_and_refuses_messages(
     tmp_path: Path,
 ) -> None:
     async with bench_at(tmp_path, FakeEngine(n_ctx=100_000)) as bench:

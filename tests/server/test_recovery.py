@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -166,6 +168,29 @@ async def test_a_log_that_cannot_be_read_is_ended_and_its_readers_are_sent_to_th
     assert caught.value.message_id == turn.reply.id
     await runs.stop()
     await store.close()
+
+
+async def test_a_log_that_cannot_be_read_on_a_full_disk_waits_for_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        await next_of(reader, wire.BlockStart)
+    with closing(sqlite3.connect(tmp_path / "hobnob.db")) as conn:
+        conn.execute("DELETE FROM run_events WHERE seq = 1")
+        conn.commit()
+    store = await FaultyStore.open(tmp_path / "hobnob.db")
+    store.fill_disk()
+    runs = Runs(store, FakeEngine(), RunSettings(), now_ms=utc_ms)
+    await runs.start()
+    with pytest.raises(Gone) as caught:
+        await runs.follow(OWNER, turn.run.id)
+    assert caught.value.message_id == turn.reply.id
+    await runs.stop()
+    await store.close()
+    async with bench_at(tmp_path) as bench:
+        assert (await bench.store.message(OWNER, turn.reply.id)).status == "failed"
 
 
 async def test_two_restarts_in_a_row_lose_nothing(tmp_path: Path) -> None:

@@ -57,6 +57,11 @@ def test_extended_and_unknown_codes_fall_to_their_kind(code: int, kind: type) ->
     assert type(gate.translate(error(code))) is kind
 
 
+def test_shared_memory_that_finds_no_room_is_a_full_disk() -> None:
+    found = gate.translate(error(sqlite3.SQLITE_IOERR_SHMSIZE))
+    assert type(found) is WriteFailed and str(found).startswith("The disk is full")
+
+
 @pytest.mark.parametrize("kind", [*sqlite3.Error.__subclasses__(), sqlite3.ProgrammingError])
 def test_errors_without_a_code_come_out_as_ours(kind: type[sqlite3.Error]) -> None:
     with pytest.raises(StoreError), gate.gate():

@@ -1,7 +1,8 @@
-"""A history on a small file system that fills up in mid-reply: python full_disk.py HOME SIZE.
+"""A small file system that is filled to its last byte: python full_disk.py HOME SIZE SCENE.
 
-For a process of its own, in a mount namespace of its own (`unshare --mount`). The real program
-runs in there; prints one JSON object of what was seen.
+`fills`: the history's disk fills up in mid-reply. `full`: all of the user's files lie on a disk
+that is full when the server starts. For a process of its own, in a mount namespace of its own
+(`unshare --mount`). The real program runs in there; prints one JSON object of what was seen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support_e2e import GREEDY, Home, read_rest, read_some, wait_for
+from support_e2e import GREEDY, Home, kill, read_rest, read_some, wait_for
 
 PROMPT = "Count from one to two hundred, in words, one number after the other."
 ASK = ("ask", *GREEDY, "-o", "max_tokens", "300", "-o", "ignore_eos", "true")
@@ -30,7 +31,7 @@ def fill(path: Path) -> None:
                 pass
 
 
-def play(home: Home) -> dict[str, Any]:
+def fills(home: Home) -> dict[str, Any]:
     data = home.paths.data_dir
     before = home.run(*ASK, PROMPT)
     asking = home.start(*ASK, PROMPT)
@@ -55,14 +56,46 @@ def play(home: Home) -> dict[str, Any]:
     }
 
 
+def full(home: Home) -> dict[str, Any]:
+    filler = home.path / "filler"
+    brief = ("ask", *GREEDY, "-o", "max_tokens", "8")
+    home.run(*brief, "Before the disk was full.")
+    home.stop()
+    fill(filler)
+    starts = []
+    for end in (home.stop, lambda: kill(home.status()["server"]["pid"]), lambda: None):
+        shown = home.run("history", "list")
+        refused = home.run(*brief, "Is there room? " * 2000)
+        starts.append([_seen(shown), _seen(refused), home.get("/health")["state"]])
+        end()
+    filler.unlink()
+    after = home.run(*brief, "And now?")
+    listed = home.run("history", "list")
+    home.stop()
+    return {
+        "starts": starts,
+        "after": _seen(after),
+        "listed": listed.stdout.decode(),
+        "log": home.paths.server_log.read_text(),
+        "checked": _seen(home.run("doctor", "--check-db")),
+    }
+
+
+def _seen(done: subprocess.CompletedProcess[bytes]) -> list[Any]:
+    return [done.returncode, done.stdout.decode(), done.stderr.decode()]
+
+
 def main() -> int:
     home = Home(Path(sys.argv[1]))
-    data = home.paths.data_dir
-    data.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={sys.argv[2]}", "tmpfs", str(data)]
+    scene, disk = {
+        "fills": (fills, home.paths.data_dir),
+        "full": (full, home.path),
+    }[sys.argv[3]]
+    disk.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={sys.argv[2]}", "tmpfs", str(disk)]
     subprocess.run(mount, check=True)
     try:
-        print(json.dumps(play(home)))
+        print(json.dumps(scene(home)))
     finally:
         home.stop()
     return 0
