@@ -107,6 +107,9 @@ class Connection:
         self._server: Server | None = None
         self._http: httpx.AsyncClient | None = None
         self._met = False  # the server has answered at least once
+        self.servers = 0
+        """How many local servers this connection has gone to: a reader of a stream whose server
+        was another knows by it that it was restarted, whoever of us found the new one."""
         self.patience_s = patience_s
         self.idle_s = idle_s
 
@@ -323,6 +326,7 @@ class Connection:
             raise LaunchError("No hobnob server is running.")
         if server != self._server:
             self._server = server
+            self.servers += 1
             old, self._http = self._http, None
             self._build(server.url, self._target.key or launch.read_key(paths))
             if old is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from hobnob.server import wire
 from hobnob.server.wire import Event
@@ -47,6 +47,7 @@ class Follow:
         patience_s: float = STREAM_PATIENCE_SECONDS,
     ):
         self._connection = connection
+        self._servers = connection.servers
         self._run = run
         self._last = after
         self._whole = after == 0  # we have seen, or will see, the reply from its start
@@ -85,17 +86,18 @@ class Follow:
                 yield Notice(NoticeKind.BUSY, refused.message, delay)
             self._lost = True
             await asyncio.sleep(delay)
-            if await self._revive():
+            await self._revive()
+            if self._connection.servers != self._servers:
+                self._servers = self._connection.servers
                 yield RESTARTED
         yield Notice(NoticeKind.STORED, "the rest is read from the stored reply")
         for event in await self._from_store():
             yield event
 
-    async def _revive(self) -> bool:
-        try:
-            return await self._connection.revive(start=not self._stopped)
-        except Dropped:
-            return False  # the next try finds the same out, and counts it
+    async def _revive(self) -> None:
+        # Where it fails, the next try finds the same out, and counts it.
+        with suppress(Dropped):
+            await self._connection.revive(start=not self._stopped)
 
     async def _read_once(self) -> AsyncGenerator[Event | Notice, None]:
         """The events of one connection. Raises Dropped, _LogGone and ClientError."""

@@ -199,6 +199,29 @@ async def test_a_local_server_that_was_told_to_stop_is_waited_for_and_not_starte
         assert line.starts == [False, False, False, True]
 
 
+async def test_a_reader_hears_of_the_restart_also_where_another_request_found_the_new_server(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = iter(range(1, 9))
+    pid = next(pids)
+
+    def ensure(paths: Paths, **_: object) -> Server:
+        return Server(pid, "127.0.0.1", 1, server.url, "0", 1, 0, "instance")
+
+    monkeypatch.setattr(launch, "ensure", ensure)
+    server.scripts[EVENTS] = [streams(body_of(server.events[:4]), complete=False)]
+    target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), None, KEY)
+    told: list[NoticeKind] = []
+    async with Connection(target) as line:
+        async for item in Follow(line, RUN).items():
+            if isinstance(item, Notice):
+                told.append(item.kind)
+                if item.kind is NoticeKind.RECONNECTING:
+                    pid = next(pids)
+                    await line.revive()
+    assert told == [NoticeKind.RECONNECTING, NoticeKind.RESTARTED, NoticeKind.CONNECTED]
+
+
 async def test_a_local_server_that_stays_stopped_ends_the_wait_and_says_so(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,8 +43,8 @@ def ours(logits: np.ndarray, **options: float) -> dict[int, float]:
 
 def same(mine: dict[int, float], theirs: dict[int, float]) -> None:
     assert set(mine) == set(theirs)
-    for id, value in theirs.items():
-        assert mine[id] == pytest.approx(value, abs=1e-4)
+    ids = list(theirs)
+    np.testing.assert_allclose([mine[id] for id in ids], [theirs[id] for id in ids], atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -206,7 +206,7 @@ def test_a_breaker_is_a_token_that_holds_it_or_one_that_begins_it_with_the_rest(
     texts: list[str], vocab: Vocab, finder: BreakerFinder
 ) -> None:
     breakers = finder.find(texts)
-    for id in range(vocab.n_vocab):
+    for id in range(0, vocab.n_vocab, 7):
         piece, expected = vocab.piece(id, special=True), set[Rest]()
         for text in map(str.encode, texts):
             if text in piece:
@@ -355,7 +355,7 @@ def test_mirostat_draws_from_the_same_candidates(
         theirs = C.llama_sampler_init_mirostat_v2(1, tau, 0.1)
     wanted = survivors(logits, [C.llama_sampler_init_temp(temperature), theirs])
     mirostat = Mirostat(version, tau, 0.1)
-    drawn = {mirostat.draw(logits, temperature, u) for u in np.linspace(0, 0.9999, 4000)}
+    drawn = {mirostat.draw(logits, temperature, u) for u in np.linspace(0, 0.9999, 500)}
     assert drawn <= set(wanted)
     assert mirostat.draw(logits, temperature, 0.999999) == min(wanted, key=wanted.__getitem__)
 
@@ -405,9 +405,9 @@ def test_adaptive_p_weighs_candidates_as_llama_cpp_does(seed: int, target: float
     ids = all_of(logits)
     scaled = logits[ids].astype(np.float64) - float(logits.max())
     adaptive = AdaptiveP(target, 0.9)
-    draws = [adaptive.draw(ids, scaled, u) for u in (np.arange(20_000) + 0.5) / 20_000]
-    counts = np.bincount(draws, minlength=40) / 20_000
-    assert counts == pytest.approx(chance, abs=2e-4)
+    draws = [adaptive.draw(ids, scaled, u) for u in (np.arange(2000) + 0.5) / 2000]
+    counts = np.bincount(draws, minlength=40) / 2000
+    assert counts == pytest.approx(chance, abs=2e-3)
 
 
 def test_adaptive_p_moves_its_aim_against_what_was_drawn() -> None:
