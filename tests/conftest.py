@@ -12,6 +12,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that llama.cpp computes in no time; see tests/support/tiny_model.py."""
+    from tiny_model import write_tiny  # in tests/support, which is on the path from here on
+
+    return write_tiny(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
 @pytest.fixture
 def hobnob_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty HOBNOB_HOME, so that no test touches the user's files or meets their server."""

@@ -1,7 +1,6 @@
-"""Writes small GGUF files: metadata of any kind, tiny vocabularies, tensors of zeros.
+"""Writes small GGUF files: metadata of any kind, tiny vocabularies, tensors.
 
-The vocabularies are real enough for llama.cpp to load them (vocabulary only); no file holds a
-model that can generate.
+The vocabularies are real enough for llama.cpp to load them; `tiny_model` is a whole model.
 """
 
 from __future__ import annotations
@@ -11,6 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Tensor = int | NDArray[np.float32]
+TENSOR_F32, TENSOR_Q8_0 = 0, 8
 ALIGNMENT = 32
 U32, I32, F32, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -46,13 +50,14 @@ def array(items: Sequence[Any]) -> bytes:
 
 def gguf(
     kv: Mapping[str, Any],
-    tensors: Mapping[str, int] | None = None,
+    tensors: Mapping[str, Tensor] | None = None,
     *,
     n_tensors: int | None = None,
     n_kv: int | None = None,
     version: int = 3,
 ) -> bytes:
-    """A whole file. `tensors` maps names to numbers of f32 zeros; the counts can be forged."""
+    """A whole file. `tensors` maps names to values, or to a number of zeros: vectors as f32,
+    matrices as q8_0. The counts can be forged."""
     tensors = tensors or {}
     head = b"GGUF" + struct.pack(
         "<IQQ",
@@ -64,13 +69,24 @@ def gguf(
         kind, body = value(item)
         head += string(key) + struct.pack("<I", kind) + body
     data = b""
-    for name, size in tensors.items():
+    for name, given in tensors.items():
+        values = np.zeros(given, np.float32) if isinstance(given, int) else given
+        sides = values.shape[::-1]  # GGUF names the fastest one first
         data += bytes(-len(data) % ALIGNMENT)
-        head += string(name) + struct.pack("<IQIQ", 1, size, 0, len(data))
-        data += bytes(4 * size)
+        head += string(name) + struct.pack(f"<I{len(sides)}Q", len(sides), *sides)
+        head += struct.pack("<IQ", TENSOR_F32 if values.ndim == 1 else TENSOR_Q8_0, len(data))
+        data += values.astype("<f4").tobytes() if values.ndim == 1 else q8_0(values)
     if not tensors:
         return head
     return head + bytes(-len(head) % ALIGNMENT) + data
+
+
+def q8_0(values: NDArray[np.float32]) -> bytes:
+    """Blocks of 32 values of a row: a scale as f16, then each value by it as a signed byte."""
+    blocks = values.reshape(-1, 32)
+    scales = (np.abs(blocks).max(axis=1, keepdims=True) / 127).astype("<f2")
+    bytes_ = np.rint(blocks / scales.astype(np.float32)).astype(np.int8)
+    return np.hstack([scales.view(np.int8).reshape(-1, 2), bytes_]).tobytes()
 
 
 def byte_letters() -> list[str]:
@@ -171,7 +187,7 @@ def _vocab(
     return kv | extra
 
 
-def write(path: Path, kv: Mapping[str, Any], tensors: Mapping[str, int] | None = None) -> Path:
+def write(path: Path, kv: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gguf(kv, tensors))
     return path

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from fake_model import CRASH, EOG, FakeModel, greedy
 from support_gguf import CONTROL, bpe_vocab, write
-from support_model import starter
 
 from hobnob.server.engine import loading
 from hobnob.server.engine.draft_model import NEAR_TOKENS, READ_TOKENS_MIN, DraftModel
@@ -161,20 +160,20 @@ def test_it_drafts_where_all_that_it_costs_is_less_than_what_it_gains(
     assert set(looked[:10]) == {1}, "what can be looked up was planned more than once a step"
 
 
-def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
-    vocab = Vocab.open(starter())
+def test_a_model_drafts_for_itself_and_says_the_same(tiny: Path) -> None:
+    vocab = Vocab.open(tiny)
     ask = vocab.tokenize(
         "<|im_start|>user\nName three uses of a paper clip.<|im_end|>\n<|im_start|>assistant\n",
         special=True,
     )
     frames: list[Stepped] = []
     asked = Configure(
-        str(starter()),
+        str(tiny),
         n_ctx=512,
         n_seq_max=2,
         n_threads=1,
         speculation="auto",
-        draft_model=str(starter()),
+        draft_model=str(tiny),
     )
     steps, ready = loading.load(asked, frames.append, lambda _: None, lambda: None)
     assert any("drafts by" in line for line in ready.explain)
@@ -202,10 +201,12 @@ def test_the_starter_model_drafts_for_itself_and_says_the_same() -> None:
     assert speculation.accepted >= 0.9 * speculation.drafted
 
 
-def test_a_model_of_another_vocabulary_is_not_used_and_that_is_said(tmp_path: Path) -> None:
+def test_a_model_of_another_vocabulary_is_not_used_and_that_is_said(
+    tmp_path: Path, tiny: Path
+) -> None:
     other = write(tmp_path / "other.gguf", bpe_vocab({"<|end|>": CONTROL}, eos="<|end|>"))
     asked = Configure(
-        str(starter()),
+        str(tiny),
         n_ctx=512,
         n_seq_max=1,
         n_threads=1,

@@ -191,11 +191,9 @@ TEXT = (
 
 
 class Engine:
-    def __init__(self, speculation: str) -> None:
+    def __init__(self) -> None:
         self._frames: list[Stepped] = []
-        asked = Configure(
-            str(starter()), n_ctx=1024, n_seq_max=2, n_threads=1, speculation=speculation
-        )
+        asked = Configure(str(starter()), n_ctx=1024, n_seq_max=2, n_threads=1, speculation="auto")
         self.steps, self.ready = loading.load(
             asked, self._frames.append, lambda _: None, lambda: None
         )
@@ -210,7 +208,12 @@ class Engine:
         return [t for frame in self._frames for output in frame.outputs for t in output.tokens]
 
 
-def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine()
+
+
+def test_in_exact_mode_the_real_model_says_the_same_with_drafts(engine: Engine) -> None:
     vocab = Vocab.open(starter())
     head, tail = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
     asks = [
@@ -220,23 +223,26 @@ def test_in_exact_mode_the_real_model_says_the_same_with_drafts() -> None:
             ("Name three uses of a paper clip.", ""),
         )
     ]
-    drafting, plain = Engine("auto"), Engine("off")
-    assert drafting.ready.exact_rows > 8
-    speculation = drafting.steps._speculation
-    assert speculation is not None and plain.steps._speculation is None
+    assert engine.ready.exact_rows > 8
+    speculation = engine.steps._speculation
+    assert speculation is not None
+    own = speculation.propose
 
     def eager(drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
         drafter.read()
         return (drafter.draft(7) or [5, 6])[: max(0, most)]  # many are wrong
 
-    speculation.propose = eager  # type: ignore[method-assign]
     for ask in asks:
         for options in ({}, {"temperature": 0.8, "repeat_penalty": 1.05}):
-            assert drafting.reply(ask, **options) == plain.reply(ask, **options)
+            speculation.propose = lambda *_: []  # type: ignore[method-assign]
+            plain = engine.reply(ask, **options)
+            speculation.propose = eager  # type: ignore[method-assign]
+            assert engine.reply(ask, **options) == plain
+    speculation.propose = own  # type: ignore[method-assign]
     assert 10 < speculation.accepted < speculation.drafted - 10
 
 
-def test_an_oracles_drafts_are_all_accepted_and_change_nothing() -> None:
+def test_an_oracles_drafts_are_all_accepted_and_change_nothing(engine: Engine) -> None:
     """What is drawn at a drafted position is what would have been drawn without the draft, at
     any temperature: so a draft of the very reply is accepted to its end, limits included."""
     vocab = Vocab.open(starter())
@@ -244,7 +250,6 @@ def test_an_oracles_drafts_are_all_accepted_and_change_nothing() -> None:
         "<|im_start|>user\nName three uses of a paper clip.<|im_end|>\n<|im_start|>assistant\n",
         special=True,
     )
-    engine = Engine("auto")
     speculation = engine.steps._speculation
     assert speculation is not None
     own = speculation.propose

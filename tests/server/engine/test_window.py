@@ -1,14 +1,13 @@
 """At the edge of the window, token by token: what fits is answered, the rest is refused, always.
 
-A prompt fits where one token more does. The real model, cold and with the prefix in its cells.
+A prompt fits where one token more does. A real context, cold and with the prefix in its cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from support_model import starter
 
 from hobnob.server.engine import loading
 from hobnob.server.engine.llama import Vocab
@@ -24,9 +23,9 @@ Ended = tuple[list[int], Finish]
 class Engine:
     """All of the engine but its process."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: Path) -> None:
         self._frames: list[Stepped] = []
-        asked = Configure(str(starter()), n_ctx=N_CTX, n_cells=2 * N_CTX, n_seq_max=2, n_threads=1)
+        asked = Configure(str(model), n_ctx=N_CTX, n_cells=2 * N_CTX, n_seq_max=2, n_threads=1)
         self.steps: Steps
         self.steps, ready = loading.load(asked, self._frames.append, lambda _: None, lambda: None)
         assert ready.n_ctx == N_CTX
@@ -53,15 +52,16 @@ class Engine:
 
 
 @pytest.fixture(scope="module")
-def text() -> Iterator[list[int]]:
-    vocab = Vocab.open(starter())
-    yield vocab.tokenize("".join(f"Boat {n} came in before noon. " for n in range(60)))
+def text(tiny: Path) -> list[int]:
+    vocab = Vocab.open(tiny)
+    text = vocab.tokenize("".join(f"Boat {n} came in before noon. " for n in range(60)))
     vocab.close()
+    return text
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine()
+def engine(tiny: Path) -> Engine:
+    return Engine(tiny)
 
 
 @pytest.mark.parametrize("length", [N_CTX - 2, N_CTX - 1])
@@ -69,7 +69,7 @@ def engine() -> Engine:
 def test_a_prompt_that_leaves_room_for_one_token_gets_it_cold_and_cached(
     engine: Engine, text: list[int], length: int, together: int
 ) -> None:
-    own = 1000 + 4 * together + 2 * (length % 2)  # no prompt begins as another: it is cold
+    own = 200 + 4 * together + 2 * (length % 2)  # no prompt begins as another: it is cold
     prompts = [[own + n, *text][:length] for n in range(together)]
     cold = engine.replies(*prompts)
     for tokens, finish in cold:

@@ -146,11 +146,13 @@ def test_from_loading_to_a_reply_and_a_clean_end(process: Process) -> None:
     assert "Traceback" not in process.log.read_text()
 
 
-def test_what_an_engine_measured_spares_the_next_one_the_measuring(tmp_path: Path) -> None:
+def test_what_an_engine_measured_spares_the_next_one_the_measuring(
+    tmp_path: Path, tiny: Path
+) -> None:
     def ready(measured: Measured | None) -> Ready:
         process = Process(tmp_path / "engine.log")
         try:
-            process.send(msgspec.structs.replace(configure(), measured=measured))
+            process.send(msgspec.structs.replace(configure(tiny), measured=measured))
             return process.until(Ready)
         finally:
             process.close()
@@ -203,11 +205,11 @@ def test_a_file_that_cannot_be_loaded_is_said_to_every_command_and_the_process_s
 
 
 def test_a_conversation_is_not_read_again_after_a_restart_until_it_is_deleted(
-    tmp_path: Path,
+    tmp_path: Path, tiny: Path
 ) -> None:
     folder = tmp_path / "snapshots"
     settings = msgspec.structs.replace(
-        configure(), snapshot_folder=str(folder), snapshot_disk_bytes=10**9
+        configure(tiny), snapshot_folder=str(folder), snapshot_disk_bytes=10**9
     )
     sampling = Sampling(seed=1, temperature=0.0, max_tokens=4, ignore_eos=True)
     said: list[int] = []
@@ -215,7 +217,7 @@ def test_a_conversation_is_not_read_again_after_a_restart_until_it_is_deleted(
     for life, forget in enumerate((False, True, False)):
         process = Process(tmp_path / f"engine-{life}.log")
         process.send(settings)
-        ask = [*prompt(process, "word " * 120), *said]
+        ask = [*prompt(process, "word " * 40), *said]
         process.send(Submit("a", ask, sampling, group="g"))
         outputs = process.outputs(finished)
         said += [token for output in outputs for token in output.tokens]
