@@ -1,9 +1,9 @@
 """The whole test suite, in two parts: `python tools/test.py [pytest's arguments]`.
 
-First what needs one core, two more tests at once than there are cores, because a test of the app
-or of a process waits a third of its time; then, with nothing beside them, the tests that compute
-on every core themselves (marked `alone`). A model's threads wait for each other awake, so that
-with anything beside them they would be many times slower.
+First what needs one core, three tests at once for each core, because a test of the app or of a
+process waits a third of its time; then, with nothing beside them, the tests that compute on every
+core themselves (marked `alone`). A model's threads wait for each other awake, so that with
+anything beside them they would be many times slower.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-WORKERS = (os.cpu_count() or 1) + 2
+WORKERS = (os.cpu_count() or 1) * 3
 PARTS = (
     ("-n", str(WORKERS), "--dist", "worksteal", "-m", "not alone"),
     ("-m", "alone"),

@@ -1,4 +1,8 @@
-"""Running the real command line in a process of its own."""
+"""Running the real command line in a process of its own.
+
+Where nothing but its arguments and its input is special, the process is forked from one that has
+imported everything (see forking); else it is started as a user's shell would.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import forking
+from forking import Forked
 
 COMMAND = (sys.executable, "-c", "from hobnob.cli import main; main()")
 DEADLINE_SECONDS = 30
@@ -33,7 +40,9 @@ class Cli:
 
     async def start(
         self, *args: str | bytes, env: dict[str, str] | None = None, **streams: Any
-    ) -> asyncio.subprocess.Process:
+    ) -> asyncio.subprocess.Process | Forked:
+        if env is None and not streams:
+            return await forking.start(args, self.env, stdin=False)
         pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         pipes = {"stdin": none, "stdout": pipe, "stderr": pipe}
         return await asyncio.create_subprocess_exec(
@@ -47,11 +56,17 @@ class Cli:
         env: dict[str, str] | None = None,
         **streams: Any,
     ) -> Result:
-        given = asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL
-        process = await self.start(*args, env=env, **({"stdin": given} | streams))
+        process: asyncio.subprocess.Process | Forked
+        if env is None and not streams:
+            process = await forking.start(args, self.env, stdin=bool(stdin))
+        else:
+            given = asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL
+            process = await self.start(*args, env=env, **({"stdin": given} | streams))
         return await self.finish(process, stdin)
 
-    async def finish(self, process: asyncio.subprocess.Process, stdin: bytes = b"") -> Result:
+    async def finish(
+        self, process: asyncio.subprocess.Process | Forked, stdin: bytes = b""
+    ) -> Result:
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 out, err = await process.communicate(stdin or None)

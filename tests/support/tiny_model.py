@@ -38,9 +38,7 @@ def write_tiny(path: Path, seed: int = 1) -> Path:
     return write(path, kv | shape, dict(_tensors(vocab, np.random.default_rng(seed))))
 
 
-def _tensors(
-    vocab: int, random: np.random.Generator
-) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def _tensors(vocab: int, random: np.random.Generator) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Wide enough that the next token depends on all before it, and no logit is like another."""
     kv_width = WIDTH // HEADS * KV_HEADS
 
