@@ -141,6 +141,14 @@ class Cells:
     def tokens(self, seq: int) -> Ids:
         return self._open[seq].tokens
 
+    def lengths(self) -> dict[int, int]:
+        """Of every sequence that there is."""
+        return {seq: held.length for seq, held in self._open.items()}
+
+    def held(self) -> list[int]:
+        """The sequences of live and parked runs, in order."""
+        return sorted(seq for seq, s in self._open.items() if s.holding is not Holding.CACHED)
+
     def private(self, seq: int) -> int:
         """Cells at the sequence's end that nobody else holds."""
         count = 0

@@ -39,6 +39,7 @@ class _Sequence:
     tokens: list[int] = field(default_factory=list)  # that its cells hold
     agreed: int = 0  # of these, known to be the run's
     owner: str = ""
+    group: str = ""
     drafter: Drafter | None = None  # None: the run is over
     used: int = 0
 
@@ -165,6 +166,11 @@ class DraftModel(Source):
     def doubt(self) -> None:
         self._trust = Trust((float(self._trust) + _PRIOR) / 2)
 
+    def forget(self, group: str) -> None:
+        for sequence in self._sequences:
+            if sequence.group == group:
+                self._give_up(sequence)
+
     # ---- sequences ----------------------------------------------------------------------------
 
     def _trust_in(self, drafter: Drafter) -> Trust:
@@ -213,7 +219,7 @@ class DraftModel(Source):
         if best is None or self._agreed(best, drafter) < READ_TOKENS_MIN:
             best = min(idle or self._sequences, key=lambda one: (len(one.tokens) > 0, one.used))
             self._give_up(best)
-        best.drafter, best.owner = drafter, drafter.owner
+        best.drafter, best.owner, best.group = drafter, drafter.owner, drafter.group
         self._of[drafter] = best
         return best
 

@@ -116,8 +116,11 @@ class Trust:
 class Drafter:
     """Of one run: its matches, how good they are, and what drafts have gained."""
 
-    def __init__(self, tokens: Sequence[int], n_prompt: int, owner: str = "") -> None:
+    def __init__(
+        self, tokens: Sequence[int], n_prompt: int, owner: str = "", group: str = ""
+    ) -> None:
         self.owner = owner
+        self.group = group
         self.tokens = tokens
         self.n_prompt = n_prompt
         self._suffixes = Suffixes(tokens)

@@ -75,7 +75,7 @@ class Generation:
         self._gaps: list[float] = []
         self._was_admitted = self._drew = False
         self._drafted = self._accepted = 0
-        self.drafter = Drafter(self.run.tokens, self.run.n_prompt, self.run.owner)
+        self.drafter = Drafter(self.run.tokens, self.run.n_prompt, submit.owner, submit.group)
 
     def over(self) -> str | None:
         """A reason why nothing more is to be generated, known without a step."""

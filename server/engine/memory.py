@@ -143,6 +143,29 @@ class Memory:
                 return self.cells.can_cut
         return False
 
+    def check_integrity(self, runs: Sequence[Run]) -> None:
+        """Raises AssertionError unless cells, model, snapshots and these, all the live runs, add
+        up: so what belongs to nobody any more is found as well."""
+        self.cells.check_integrity()
+        self.snapshots.check_integrity()
+        for seq, length in self.cells.lengths().items():
+            assert self._model.length(seq) == length, "model and count differ"
+        held = sorted(run.seq for run in runs if run.seq is not None)
+        bound = {seq for seq in held if self.cells.holding(seq) is not Holding.CACHED}
+        assert len(bound) == len(held), "two runs share a sequence, or one has a finished run's"
+        assert held == self.cells.held(), "cells are held for a run that there is not"
+        for run in runs:
+            known = self.cells.tokens(run.seq).tolist() if run.seq is not None else []
+            assert known == run.tokens[: len(known)], "a sequence holds another run's tokens"
+            parked = run.seq is not None and self.cells.holding(run.seq) is Holding.PARKED
+            assert parked == (run in self._parked), "a run is put aside only by half"
+        saved = [one for run in runs for one in run.saved]
+        ours = sum(one.state.size for one in saved if one.link is None)
+        assert self.saved_bytes == ours, "saved states are miscounted"
+        links = [link for run in runs for link in run.links]
+        links += [one.link for one in saved if one.link is not None]
+        self.snapshots.check_pins(links)
+
     # ---- runs ---------------------------------------------------------------------------------
 
     def fetched(self, run: Run, now: float) -> bool:
@@ -253,6 +276,10 @@ class Memory:
             self._keeper.released(seq)
             self._model.cut(seq, 0)
             self.cells.close(seq)
+
+    def is_forgotten(self, group: str) -> bool:
+        """Whether the conversation was deleted."""
+        return self._keeper.is_forgotten(group)
 
     # ---- room ---------------------------------------------------------------------------------
 

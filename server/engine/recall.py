@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 KEY_TOKENS = 4
 """The shortest match; occurrences of so many tokens are looked up."""
@@ -57,8 +58,12 @@ class Half:
         self.tokens = array("i")
         self._latest: dict[int, int] = {}
         self._before = array("i", [0])
+        self._groups: list[tuple[int, str]] = []
+        """Where the words of a conversation begin; they go on to where the next ones do."""
 
-    def add(self, token: int) -> None:
+    def add(self, token: int, group: str = "") -> None:
+        if not self._groups or self._groups[-1][1] != group:
+            self._groups.append((len(self.tokens), group))
         self.tokens.append(token)
         end, before = len(self.tokens), 0
         if end >= KEY_TOKENS:
@@ -76,6 +81,28 @@ class Half:
             at = self._before[at]
         return found
 
+    def forget(self, group: str) -> None:
+        """Puts breaks in the place of the conversation's words, which are not found any more."""
+        borders = [*(start for start, _ in self._groups), len(self.tokens)]
+        for (start, its), end in zip(self._groups, borders[1:], strict=True):
+            if its == group:
+                self._blank(start, end)
+        self._groups = [(start, "" if its == group else its) for start, its in self._groups]
+
+    def _blank(self, start: int, end: int) -> None:
+        for at in range(min(end + KEY_TOKENS - 1, len(self.tokens)), start, -1):
+            key = key_of(self.tokens, at) if at >= KEY_TOKENS else None
+            if key is None or self._latest.get(key) != at:
+                continue
+            before = self._before[at]
+            while before and _BREAK in self.tokens[before - KEY_TOKENS : before]:  # blanked
+                before = self._before[before]
+            if before:
+                self._latest[key] = before
+            else:
+                del self._latest[key]
+        self.tokens[start:end] = array("i", [_BREAK] * (end - start))
+
 
 Place = tuple[Half, int]
 """The token that comes next there."""
@@ -90,10 +117,15 @@ class Words:
     def __len__(self) -> int:
         return len(self._young.tokens) + len(self._old.tokens)
 
-    def add(self, token: int) -> None:
+    def add(self, token: int, group: str = "") -> None:
         if len(self._young.tokens) >= HALF_TOKENS:
             self._young, self._old = Half(), self._young
-        self._young.add(token)
+        self._young.add(token, group)
+
+    def forget(self, group: str) -> None:
+        """Of the conversation nothing is found any more."""
+        for half in (self._young, self._old):
+            half.forget(group)
 
     def find(self, tokens: Sequence[int], end: int) -> tuple[int, list[Place]]:
         """The longest match of the tokens before `end`, and everywhere that it goes on."""
@@ -138,7 +170,7 @@ class Recalled:
     def draft(self, most: int) -> list[int]:
         """At each place what followed most often, of what the match and the draft leave."""
         drafted: list[int] = []
-        places = self._places
+        places = [place for place in self._places if _goes_on(*place)]  # not forgotten since
         while places and len(drafted) < most:
             token = self._guess(places)
             drafted.append(token)
@@ -155,34 +187,52 @@ class Recalled:
         return Counter(half.tokens[at] for half, at in places).most_common(1)[0][0]
 
 
+@dataclass(slots=True)
+class _Reply:
+    """One that has ended and is being taken in."""
+
+    owner: str
+    group: str
+    tokens: array[int]
+    learnt: int = 0
+
+
 class Recall:
     """The words of the owners that were served last. Memory: OWNERS × 2 × HALF_TOKENS tokens."""
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, Words] = OrderedDict()
-        self._ended: deque[tuple[str, array[int], int]] = deque(maxlen=WAITING_REPLIES)
+        self._ended: deque[_Reply] = deque(maxlen=WAITING_REPLIES)
 
     def of(self, owner: str) -> Words | None:
         """None where the owner has said nothing yet."""
         return self._owners.get(owner)
 
-    def ended(self, owner: str, tokens: Sequence[int], start: int) -> None:
+    def ended(self, owner: str, tokens: Sequence[int], start: int, group: str = "") -> None:
         """A reply that begins at `start`; its tokens are taken in over the next steps. A little
         of what led to it comes along, by which the same reply is known from its first token."""
         start = max(0, start - COMPARED_TOKENS, len(tokens) - REPLY_TOKENS)
-        self._ended.append((owner, array("i", [*tokens[start:], _BREAK]), 0))
+        self._ended.append(_Reply(owner, group, array("i", [*tokens[start:], _BREAK])))
 
     def learn(self, most: int = LEARNT_TOKENS) -> None:
         """Takes in so many tokens of what has ended."""
         while self._ended and most > 0:
-            owner, tokens, done = self._ended.popleft()
-            words = self._words(owner)
-            part = tokens[done : done + most]
+            reply = self._ended[0]
+            words = self._words(reply.owner)
+            part = reply.tokens[reply.learnt : reply.learnt + most]
             for token in part:
-                words.add(token)
+                words.add(token, reply.group)
             most -= len(part)
-            if done + len(part) < len(tokens):
-                self._ended.appendleft((owner, tokens, done + len(part)))
+            reply.learnt += len(part)
+            if reply.learnt == len(reply.tokens):
+                self._ended.popleft()
+
+    def forget(self, group: str) -> None:
+        """The conversation was deleted: nothing that was said in it is drafted again."""
+        kept = [reply for reply in self._ended if reply.group != group]
+        self._ended = deque(kept, maxlen=WAITING_REPLIES)
+        for words in self._owners.values():
+            words.forget(group)
 
     def _words(self, owner: str) -> Words:
         words = self._owners.setdefault(owner, Words())

@@ -111,14 +111,11 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Raises AssertionError unless everything adds up."""
-        self._memory.cells.check_integrity()
         seqs = [run.seq for run in self._running]
         assert None not in seqs and len(set(seqs)) == len(seqs), "two runs share a sequence"
         assert len(self._running) <= self._n_running_max, "more runs than sequences"
-        for run in self._running:
-            assert run.seq is not None
-            held = self._memory.cells.tokens(run.seq).tolist()
-            assert held == run.tokens[: len(held)], "a sequence holds another run's tokens"
+        assert all(run.waiting_since is not None for run in self._waiting), "a run waits unseen"
+        self._memory.check_integrity([*self._running, *self._waiting])
 
     # ---- changing -----------------------------------------------------------------------------
 

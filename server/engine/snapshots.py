@@ -10,7 +10,7 @@ for longest, tails before heads. The step thread's; no files or threads but thro
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -287,6 +287,12 @@ class Snapshots:
             assert children == sorted(children), "segments are out of order"
         for one in self._all.values():
             assert one.state is not None or one.filed, "a segment without a state"
+
+    def check_pins(self, links: Sequence[Link]) -> None:
+        """Raises AssertionError unless these are all for which states are held in RAM."""
+        held = Counter(link.segment for link in links)
+        for one in self._all.values():
+            assert one.pins == held[one], "a state is held for nobody, or is not for somebody"
 
     # ---- inside -------------------------------------------------------------------------------
 

@@ -41,6 +41,10 @@ class Source(Protocol):
         """What was learnt long ago may not hold any more."""
         return
 
+    def forget(self, group: str) -> None:
+        """The conversation was deleted: nothing of it stays."""
+        return
+
 
 class Lookup(Source):
     """What the run, or its owner's late replies, said before: free, and judged with each token."""
@@ -59,8 +63,11 @@ class Lookup(Source):
 
     def ended(self, drafter: Drafter) -> None:
         """The reply is whole: its owner may say the like again."""
-        self._recall.ended(drafter.owner, drafter.tokens, drafter.n_prompt)
+        self._recall.ended(drafter.owner, drafter.tokens, drafter.n_prompt, drafter.group)
 
     def remember(self) -> None:
         """Takes in a little of what has ended."""
         self._recall.learn()
+
+    def forget(self, group: str) -> None:
+        self._recall.forget(group)

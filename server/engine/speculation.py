@@ -255,6 +255,12 @@ class Speculation:
         if self._model is not None:
             self._model.left(drafter)
 
+    def forget(self, group: str) -> None:
+        """The conversation was deleted."""
+        self._lookup.forget(group)
+        if self._model is not None:
+            self._model.forget(group)
+
     def observe(self, drafted: Sequence[tuple[Drafter, int, int]], decodes: int, s: float) -> None:
         """What a step of decodes took, without what sources spent. `drafted`: who had how many
         rows more, and how many of these were accepted."""

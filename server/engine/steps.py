@@ -167,8 +167,10 @@ class Steps:
         self._memory.snapshots.close(WRITE_SECONDS)
 
     def forget(self, group: str) -> None:
-        """The conversation was deleted, and its runs are over."""
+        """The conversation was deleted: of runs that are not over yet nothing stays either."""
         self._memory.forget(group)
+        if self._speculation is not None:
+            self._speculation.forget(group)
         self._unsaid = True
 
     def resident(self, asked: Lookup) -> int:
@@ -176,11 +178,9 @@ class Steps:
         return self._memory.resident(asked.owner, asked.prompt, exact=asked.exact)
 
     def check_integrity(self) -> None:
+        """Raises AssertionError unless everything adds up. Between steps only."""
         self._scheduler.check_integrity()
-        self._memory.snapshots.check_integrity()
-        for run in self._scheduler.runs:
-            assert run.seq is not None
-            assert self._model.length(run.seq) == self._memory.length(run), "model and count differ"
+        assert self._scheduler.running + self._scheduler.waiting == len(self._live), "a run is lost"
 
     # ---- commands -----------------------------------------------------------------------------
 
@@ -225,8 +225,7 @@ class Steps:
         if made is None:
             return
         self._scheduler.end(made.run)
-        if self._speculation is not None:
-            self._speculation.left(made.drafter)
+        self._left(made)
         self._outputs.append(made.finish(StopReason.CANCELLED))
 
     def _drop_warm(self) -> None:
@@ -418,8 +417,7 @@ class Steps:
         if run.warm:
             self._outputs.append(made.finish(WARMED))
             return
-        if self._speculation is not None:
-            self._speculation.ended(made.drafter)
+        self._left(made, whole=True)
         self._outputs.append(made.finish(reason, output))
         taken = self._clock() - run.arrived
         known = self._service_s
@@ -431,11 +429,22 @@ class Steps:
             self._end(run, WARMED)
             return
         made = self._live.pop(run.id)
-        if self._speculation is not None:
-            self._speculation.left(made.drafter)
+        self._left(made)
         self._outputs.append(
             made.finish(StopReason.ERROR, output, code="engine_failed", error=error)
         )
+
+    def _left(self, made: Generation, *, whole: bool = False) -> None:
+        """The run is over; `whole`: with a reply that may be said again."""
+        if self._speculation is None:
+            return
+        forgotten = self._memory.is_forgotten(made.run.group)
+        if whole and not forgotten:
+            self._speculation.ended(made.drafter)
+        else:
+            self._speculation.left(made.drafter)
+        if forgotten:
+            self._speculation.forget(made.run.group)
 
     # ---- news ---------------------------------------------------------------------------------
 

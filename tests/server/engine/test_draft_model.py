@@ -119,6 +119,22 @@ def test_what_an_ended_run_left_is_gone_on_with_by_its_owner_alone() -> None:
     assert sum(len(c.tokens) for step in fake.steps for c in step) > len(PROMPT) // 2
 
 
+def test_nothing_of_a_deleted_conversation_stays_in_its_cells() -> None:
+    fake, draft = made()
+    over, live = Drafter(PROMPT, len(PROMPT), "ann", "gone"), Drafter(OTHER, 40, "ann", "gone")
+    stays = Drafter([9, *PROMPT], len(PROMPT) + 1, "ann", "stays")
+    for drafter in (over, live, stays):
+        caught_up(draft, drafter)
+    draft.left(over)
+    draft.forget("gone")
+    assert [one[0] for one in held(fake)] == [9] and fake.used == len(held(fake)[0])
+    caught_up(draft, live)  # it was not over yet
+    assert len(draft.draft([live], 2)[0]) > 0
+    draft.left(live)
+    draft.forget("gone")
+    assert [one[0] for one in held(fake)] == [9]
+
+
 def test_a_model_that_breaks_drafts_nothing_more() -> None:
     _, draft = made()
     drafter = Drafter([*PROMPT, CRASH, 5, 6, 7, 8, 9], 46)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from engine_history import put_newest_aside
 from support_model import starter
 
 from hobnob.server.engine import loading
 from hobnob.server.engine.llama import PAD_CELLS, Vocab
-from hobnob.server.engine.memory import PARKED_TRIM_CELLS
 from hobnob.server.engine.protocol import Configure, Sampling, Stepped, Submit
 from hobnob.server.engine.steps import Steps
 
@@ -86,13 +86,6 @@ def put_one_aside(steps: Steps) -> None:
     """Now and then the newest run gives its cells to nobody."""
     if steps.records and len(steps.records) % 7 == 0:
         put_newest_aside(steps)
-
-
-def put_newest_aside(steps: Steps) -> None:
-    scheduler, memory = steps._scheduler, steps._memory
-    if scheduler.running > 1:
-        scheduler._put_aside(scheduler._victim(scheduler.runs))
-        memory.make_room(memory.cells.free + PARKED_TRIM_CELLS)
 
 
 @pytest.fixture(scope="module")

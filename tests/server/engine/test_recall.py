@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 import time
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hobnob.server.engine import recall
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.pacing import Pace
@@ -112,6 +115,68 @@ def test_what_is_kept_is_bounded() -> None:
     made.learn(10**6)
     late = made.of("late")
     assert late is not None and len(late) == recall.WAITING_REPLIES * (len(REPLY) + 1)
+
+
+def test_what_was_said_in_a_deleted_conversation_is_not_found_again_and_all_else_is() -> None:
+    made, other = Recall(), [*REPLY[:5], 50, 51, 52, 53, 54]
+    for tokens, group in ((REPLY, "gone"), (other, "stays"), ([*REPLY, 60], "gone")):
+        made.ended("ann", [*ASK, *tokens], len(ASK), group)
+        made.learn(10**6)
+    assert recalled(made, REPLY[:8]).draft(2) == REPLY[8:10]
+    made.forget("gone")
+    assert recalled(made, REPLY[:8]).length == 0
+    assert recalled(made, [9, *REPLY[:5]]).draft(3) == other[5:8]
+    assert recalled(made, ASK).draft(5) == other[:5]
+    words = made.of("ann")
+    assert words is not None
+    kept = [token for half in (words._young, words._old) for token in half.tokens if token >= 0]
+    assert kept == [*ASK, *other]
+    ends = [end for half in (words._young, words._old) for end in half._latest.values()]
+    assert sorted(ends) == list(range(len(ASK) + len(REPLY) + 1 + KEY_TOKENS, max(ends) + 1))
+
+
+def test_a_reply_that_is_being_taken_in_or_followed_can_be_forgotten() -> None:
+    made = Recall()
+    made.ended("ann", [*ASK, *REPLY], len(ASK), "gone")
+    made.learn(len(ASK) + 8)
+    match = recalled(made, ASK)
+    assert match.draft(3) == REPLY[:3]
+    made.forget("gone")
+    assert match.draft(3) == []
+    made.learn(10**6)
+    words = made.of("ann")
+    assert words is not None and set(words._young.tokens) == {-1}
+    assert match.read([*ASK, REPLY[0]], len(ASK) + 1, words) is False
+
+
+@given(
+    replies=st.lists(
+        st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 3), max_size=30)), max_size=12
+    ),
+    gone=st.sets(st.sampled_from("abc"), min_size=1),
+    cut=st.integers(0, 400),
+)
+def test_after_a_deletion_everything_is_found_as_if_it_had_not_been_said(
+    replies: list[tuple[str, list[int]]], gone: set[str], cut: int
+) -> None:
+    made, never = Recall(), Recall()
+    for group, tokens in replies:
+        made.ended("ann", tokens, 0, group)
+        if group not in gone:
+            never.ended("ann", tokens, 0, group)
+    made.learn(cut)
+    for group in gone:
+        made.forget(group)
+    made.learn(10**6)
+    never.learn(10**6)
+    words, others = made.of("ann"), never.of("ann")
+    for _, tokens in replies:
+        for end in range(KEY_TOKENS, len(tokens) + 1):
+            found = words.find(tokens, end) if words else (0, [])
+            expected = others.find(tokens, end) if others else (0, [])
+            assert found[0] == expected[0] and len(found[1]) <= len(expected[1])
+            for half, at in found[1]:
+                assert half.tokens[at] >= 0
 
 
 def test_a_step_of_sixteen_rows_spends_well_under_a_millisecond_on_it() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from engine_history import Guesses, Said
 from fake_files import FakeFiles
 from fake_model import CRASH, EOG, N_VOCAB, NAN, PLAIN, POISON, FakeModel, greedy
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, State
 from hobnob.server.engine.pacing import Pace
-from hobnob.server.engine.protocol import WARMED, Finish, Logprob, Sampling, Stepped, Submit
+from hobnob.server.engine.protocol import WARMED, Sampling, Stepped, Submit
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Drafter, Speculation
 from hobnob.server.engine.steps import SILENCE_SECONDS, Limits, Steps, Words
@@ -27,22 +27,17 @@ from hobnob.server.engine.threads import Threads
 LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
 
 
-class Guesses(Speculation):
-    """Drafts of any quality, in any step: what the model would say, to where chance changes it."""
+def guessing(seed: int) -> Guesses:
+    """Drafts of any quality, with the end token or without."""
+    chance = random.Random(seed)
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(Pace(32, 1.0), [EOG])
-        self._random = random.Random(seed)
+    def foretell(drafter: Drafter, n: int) -> list[int]:
+        return greedy(drafter.tokens, n, eog=chance.random() < 0.5)
 
-    def propose(self, drafter: Drafter, decodes: int, rows: int, most: int) -> list[int]:
-        length = self._random.randint(0, max(0, most))
-        draft = greedy(drafter.tokens, length, eog=self._random.random() < 0.5)
-        if draft and self._random.random() < 0.6:
-            draft[self._random.randrange(len(draft))] = self._random.choice(PLAIN)
-        return draft
+    return Guesses(Pace(32, 1.0), [EOG], foretell, PLAIN, chance)
 
 
-class Bench:
+class Bench(Said):
     """A step loop with a scripted model, a clock that ticks once a look, and what it said."""
 
     def __init__(
@@ -62,6 +57,7 @@ class Bench:
         speculation: Speculation | None = None,
         snapshots: Snapshots | None = None,
     ) -> None:
+        super().__init__()
         self.model = FakeModel(cells, ids, rows=rows, can_cut=can_cut, ordered=ordered)
         accounting = Cells(cells, ids, can_cut=can_cut)
         self.memory = Memory(
@@ -90,11 +86,6 @@ class Bench:
             emit=self.frames.append,
             speculation=speculation,
         )
-        self.logprobs: dict[str, list[Logprob]] = defaultdict(list)
-        self.tokens: dict[str, list[int]] = defaultdict(list)
-        self.text: dict[str, str] = defaultdict(str)
-        self.replayed: dict[str, str] = {}
-        self.finishes: dict[str, list[Finish]] = defaultdict(list)
         self._read = 0
 
     def _clock(self) -> float:
@@ -111,17 +102,7 @@ class Bench:
         self.steps.step()
         self.steps.check_integrity()
         self.model.check_order()
-        for frame in self.frames[self._read :]:
-            for output in frame.outputs:
-                assert not self.finishes[output.run], "news after the end"
-                self.tokens[output.run] += output.tokens
-                self.text[output.run] += output.text
-                self.logprobs[output.run] += output.logprobs
-                if output.replayed is not None:
-                    assert output.run not in self.replayed
-                    self.replayed[output.run] = output.replayed
-                if output.finish is not None:
-                    self.finishes[output.run].append(output.finish)
+        self.take(self.frames[self._read :])
         self._read = len(self.frames)
 
     def finish(self, steps: int = 2000) -> None:
@@ -659,7 +640,7 @@ def test_drafts_change_nothing_that_a_run_says(
 ) -> None:
     layout: dict[str, Any] = {"n_ctx": 60, "exact_rows": 7, "ordered": ordered, "cells": cells}
     plain = Bench(**layout)
-    drafted = Bench(**layout, outputs=outputs, speculation=Guesses(guesses))
+    drafted = Bench(**layout, outputs=outputs, speculation=guessing(guesses))
     for bench in (plain, drafted):
         for n, (seed, length, options) in enumerate(asks):
             bench.submit(f"r{n}", prompt(seed, length), **options)
@@ -678,7 +659,7 @@ def test_drafts_change_nothing_that_a_run_says(
 
 
 def test_accepted_drafts_save_steps_and_are_counted() -> None:
-    bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 40)
+    bench, ask = Bench(speculation=(guesses := guessing(1))), long_prompt(5, 40)
     guesses.propose = lambda drafter, _decodes, _rows, most: greedy(drafter.tokens, min(3, most))  # type: ignore[method-assign]
     bench.submit("a", ask, max_tokens=40)
     bench.finish()
@@ -740,7 +721,7 @@ def test_nobody_s_step_holds_a_warm_up() -> None:
 
 
 def test_a_warm_up_is_not_drafted_for_nor_counted_as_running() -> None:
-    bench, history = Bench(speculation=Guesses(1)), long_prompt(50)
+    bench, history = Bench(speculation=guessing(1)), long_prompt(50)
     for _ in range(2):
         bench.submit("warm", history, warm=True)
         bench.finish()
@@ -788,7 +769,7 @@ def test_records_leave_at_a_bounded_rate_and_each_once_the_last_before_a_rest() 
 
 def test_a_draft_that_cannot_be_computed_costs_the_run_nothing() -> None:
     for bad in (POISON, CRASH):
-        bench, ask = Bench(speculation=(guesses := Guesses(1))), long_prompt(5, 12)
+        bench, ask = Bench(speculation=(guesses := guessing(1))), long_prompt(5, 12)
         guesses.propose = lambda *_, bad=bad: [1, bad]  # type: ignore[method-assign, misc]
         bench.submit("a", ask, max_tokens=12)
         bench.submit("b", ask, max_tokens=12)
@@ -822,6 +803,24 @@ def test_a_run_that_waits_for_the_disk_does_not_hold_up_the_others() -> None:
     assert bench.finishes["second"][0].cached_tokens >= 384
     assert bench.frames[-1].stats.restored_tokens >= 384
     assert bench.frames[-1].stats.snapshot_disk_bytes == snapshots.disk_bytes > 0
+
+
+@pytest.mark.parametrize("when", ["over", "live"])
+def test_what_a_deleted_conversation_said_is_not_drafted_for_others(when: str) -> None:
+    speculation, ask = Speculation(Pace(32, 1.0), [EOG]), long_prompt(8, 30)
+    bench = Bench(speculation=speculation)
+    bench.submit("a", ask, max_tokens=20, group="gone")
+    bench.submit("b", [3, *ask], max_tokens=20, group="stays")
+    while not bench.tokens["a"] or (when == "over" and not bench.steps.idle):
+        bench.step()
+    bench.steps.forget("gone")
+    bench.finish()
+    for _ in range(20):
+        speculation.observe([], 1, 0.01)  # all is taken in
+    words = speculation._lookup._recall.of("local")
+    assert words is not None
+    kept = [token for token in words._young.tokens if token >= 0]
+    assert kept == [3, *ask, *bench.tokens["b"]]
 
 
 def test_what_runs_when_the_process_ends_is_kept_for_the_next_one() -> None:
@@ -894,7 +893,7 @@ def test_every_run_ends_once_with_its_own_text_whatever_happens_around_it(
         ordered=layout == "ordered",
         saved_bytes_max=saved_bytes_max,
         cached_max=cells // 2,
-        speculation=None if drafts is None or layout == "uncuttable" else Guesses(drafts),
+        speculation=None if drafts is None or layout == "uncuttable" else guessing(drafts),
         snapshots=snapshots,
     )
     cancels: list[tuple[int, str]] = []
