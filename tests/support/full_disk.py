@@ -16,7 +16,7 @@ from typing import Any
 from support_e2e import GREEDY, Home, kill, read_rest, read_some, wait_for
 
 PROMPT = "Count from one to two hundred, in words, one number after the other."
-ASK = ("ask", *GREEDY, "-o", "max_tokens", "300", "-o", "ignore_eos", "true")
+ASK = ("ask", *GREEDY, "-o", "max_tokens", "150", "-o", "ignore_eos", "true")
 FIRST_BYTES = 40
 
 

@@ -147,7 +147,7 @@ class Round:
 
     def server_at(self, point: str, passes: int, delay_s: float) -> Outcome:
         if point == "accepted":
-            self._home.pid_of("server")
+            self._home.run("history", "list")  # starts it, where this is the first round
             self._home.doom(point, signal.SIGKILL)
             question, asking = self._ask()
         else:
