@@ -3,6 +3,11 @@
 Kernels change with the number of rows (on x86 CPUs flash attention goes by tiles from 64 rows
 on), and with them the last bits of the logits. A run that is to be repeatable byte for byte may
 only share steps that are small enough.
+
+What is tried of each size N: a prompt of 24 tokens, read in steps of 7 rows and of 2 and followed
+by one of exactly N rows, against the same prompt read at once and followed by a step of one row.
+Where that is equal, all steps of up to N rows are taken to be. Sizes in between and long prompts
+are tried by the tests, on the starter model: at every load it would take too long.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class Ready(Message, frozen=True, tag=True, array_like=True):
 
 
 class LoadFailed(Message, frozen=True, tag=True, array_like=True):
-    """The model cannot be loaded; the process stays up and says so to every command."""
+    """The model cannot be loaded: nothing will be computed. The process waits to be told to end."""
 
     code: str  # an errors.py code
     message: str

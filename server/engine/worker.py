@@ -27,13 +27,11 @@ from hobnob.server.engine.protocol import (
     Cancel,
     Command,
     Configure,
-    Finish,
     Forget,
     Found,
     LoadFailed,
     LoadProgress,
     Lookup,
-    Output,
     Render,
     Rendered,
     Report,
@@ -44,7 +42,6 @@ from hobnob.server.engine.protocol import (
     command,
     frame,
 )
-from hobnob.server.wire import StopReason
 
 OUTBOX_FRAMES = 256  # a server that does not read stops the engine here
 STOP_SECONDS = 2.0  # for the step under way when told to stop, and for saving what it left
@@ -203,8 +200,8 @@ class StepThread:
         except (LlamaError, MemoryError) as error:
             failed = LoadFailed(loading.code(self._configure), str(error) or "Out of memory.")
             log.error("cannot load: %s", failed.message)
-            self._refuse_all(failed)
-            return
+            self._send(failed)
+            return  # no run is sent to an engine that has not loaded
         for line in ready.explain:
             log.info("%s", line)
         self._send(ready)
@@ -252,15 +249,6 @@ class StepThread:
                 taken.append(self._inbox.get_nowait())
         except queue.Empty:
             return taken
-
-    def _refuse_all(self, failed: LoadFailed) -> None:
-        self._send(failed)
-        while not isinstance(asked := self._inbox.get(), Shutdown):
-            if isinstance(asked, Submit):
-                over = Finish(StopReason.ERROR, error_code=failed.code, error=failed.message)
-                self._send(Stepped([Output(asked.run, finish=over)]))
-            elif isinstance(asked, Cancel):
-                self._send(failed)
 
 
 def serve(sock: socket.socket) -> int:

@@ -344,6 +344,23 @@ def test_another_file_or_another_choice_has_another_fingerprint(tmp_path: Path) 
     assert fingerprint.of(path, ("f16", 1)) != first
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_every_part_of_a_split_model_counts(tmp_path: Path, number: int) -> None:
+    parts = [tmp_path / f"model-{n:05}-of-00003.gguf" for n in (1, 2, 3)]
+    for part in parts:
+        part.write_bytes(bytes(200_000))
+    before = fingerprint.of(parts[0], ())
+    assert fingerprint.of(parts[0], ()) == before
+    changed = parts[number - 1]
+    stat = changed.stat()
+    changed.write_bytes(bytes(199_990) + b"x" * 10)
+    os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    sampled = fingerprint.of(parts[0], ())
+    assert sampled != before
+    os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert fingerprint.of(parts[0], ()) not in (sampled, before)
+
+
 # ---- a real context -----------------------------------------------------------------------------
 
 

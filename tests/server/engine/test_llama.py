@@ -278,6 +278,33 @@ def test_the_probe_finds_the_exact_size_and_leaves_what_it_computed_last(model: 
     assert max(model.length(0), model.length(1)) >= 14
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_what_the_probe_does_not_try_is_equal_too(weights: Weights, real: bool) -> None:
+    """Sizes between those of the ladder, more than 256 cells deep."""
+    loaded = Weights(starter(), 0, lambda _: None) if real else weights
+    model = Model(loaded, replace(SHAPE, n_cells=1024, n_batch=128, kv_type="f16-bf16"))
+    assert exactness.probe(model, model.n_vocab, 128, 1).exact_rows == 128
+    model.clear()
+    deep = [(7 * i * i + 11 * i + 3) % 250 for i in range(271)]
+    for at in range(0, 270, 90):
+        assert model.decode([Chunk(0, at, deep[at : at + 90])], 1).outcome is Outcome.OK
+    found = []
+    for size in (1, 5, 65, 127) if real else range(1, 129):
+        others = [Chunk(1, 0, (deep * size)[: size - 1])] if size > 1 else []
+        decoded = model.decode([*others, Chunk(0, 270, deep[270:], 1)], 1, exact=True)
+        found.append(decoded.logits[0].copy())
+        model.cut(0, 270)
+        model.cut(1, 0)
+        if model.top > 800:  # cells are only filled upwards
+            model.clear()
+            for at in range(0, 270, 90):
+                model.decode([Chunk(0, at, deep[at : at + 90])], 1)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
+    model.close()
+    if real:
+        loaded.close()
+
+
 def test_the_probe_finds_larger_exact_steps_where_keys_and_values_differ(weights: Weights) -> None:
     model = Model(weights, replace(SHAPE, n_batch=128, kv_type="f16-bf16"))
     assert exactness.probe(model, model.n_vocab, 128, 1).exact_rows == 128

@@ -183,7 +183,7 @@ def test_two_runs_share_steps_and_a_cancelled_one_leaves_the_other(process: Proc
 
 
 @pytest.mark.parametrize("content", [None, b"no model", "half"])
-def test_a_file_that_cannot_be_loaded_is_said_to_every_command_and_the_process_stays(
+def test_a_file_that_cannot_be_loaded_is_said_and_the_process_waits_to_be_told_to_end(
     process: Process, tmp_path: Path, content: bytes | str | None
 ) -> None:
     path = tmp_path / "model.gguf"
@@ -191,13 +191,10 @@ def test_a_file_that_cannot_be_loaded_is_said_to_every_command_and_the_process_s
         content = starter().read_bytes()[: 30 * 2**20]
     if isinstance(content, bytes):
         path.write_bytes(content)
-    process.send(configure(path), Submit("a", [1, 2], Sampling(seed=1)), Cancel("b"))
+    process.send(configure(path))
     failed = process.until(LoadFailed)
     code = "model_not_found" if content is None else "model_unavailable"
     assert failed.code == code and failed.message
-    (over,) = process.outputs(finished)
-    assert over.finish is not None and over.finish.error_code == code
-    process.until(LoadFailed)
     process.send(Render(1, [ChatMessage("user", "x")]))
     assert process.until(Rendered).error
     process.send(Shutdown())
