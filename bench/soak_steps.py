@@ -120,9 +120,8 @@ class Soak:
         plain = texts.tokens("The old bridge by the green river was repaired in early winter.")
         self._heads = [texts.tokens(texts.prose(3 + 12 * n, n)) for n in range(HEADS)]
         self._tails = [texts.tokens(texts.prose(2 + n, 100 + n)) for n in range(TAILS)]
-        self._engine._speculation = Guesses(
-            self._engine._pace, [texts.eos], self._foretell, plain, self._chance
-        )
+        guesses = Guesses(self._engine._pace, [texts.eos], self._foretell, plain, self._chance)
+        self._engine._speculation = self._engine._news._speculation = guesses
         self._said = Said()
         self._live: dict[str, Asked] = {}
         self._known: OrderedDict[Key, list[int]] = OrderedDict()

@@ -81,8 +81,9 @@ SCENARIOS = [
     Scenario(
         name="overhead",
         title="Engine overhead at 16 sequences",
-        about="Everything of a step that is not llama_decode with its synchronisation, from "
-        "/status while 16 streams are served over HTTP.",
+        about="Everything of a step that is not llama_decode with its synchronisation, to the "
+        "beginning of the next one: commands and frames too. From /status while 16 streams are "
+        "served over HTTP.",
         streams=STREAMS,
         cells=STREAMS * 512,
         measure=_overhead,

@@ -285,7 +285,7 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     decode_tps: float = 0.0
     steps: int = 0
     decode_s: float = 0.0  # of the last step, inside llama_decode
-    overhead_s: float = 0.0  # of the last step, everything else
+    overhead_s: float = 0.0  # of the last step, everything else until the next one began
     threads: int = 0
     evicted_cells: int = 0  # of cached prefixes, since the start; so are the next three
     saved: int = 0  # stretches of put-aside runs' cells, to RAM

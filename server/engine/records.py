@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
+from msgspec.structs import replace
+
 from hobnob.server.engine.protocol import Record
 
 KEPT = 1024
@@ -37,6 +39,9 @@ class Records:
 
     def __init__(self, now: float) -> None:
         self._ring: deque[Record] = deque(maxlen=KEPT)
+        self._open: Record | None = None
+        self.count = 0
+        """Steps so far."""
         self._untold = 0  # of the newest
         self._told_at = now
         self._prefill, self._decode = _Rate(), _Rate()
@@ -58,10 +63,20 @@ class Records:
     def decode_tps(self) -> float:
         return float(self._decode)
 
-    def add(self, record: Record) -> None:
+    def open(self, record: Record) -> None:
+        """A step's, without its overhead: what is done until it is closed belongs to that."""
+        self._open = record
+        self.count += 1
+
+    def close(self, now: float) -> None:
+        """The next step begins, or a wait. No effect where none is open."""
+        if self._open is None:
+            return
+        record, took = self._open, now - self._open.at
+        record = replace(record, overhead_s=max(0.0, took - record.decode_s))
+        self._open = None
         self._ring.append(record)
         self._untold = min(self._untold + 1, KEPT)
-        took = record.decode_s + record.overhead_s
         if record.prefill_rows:
             self._prefill.add(record.prefill_rows, took)
         if record.decodes + record.accepted:

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from hobnob.server.engine.breakers import Breakers
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.generation import Generation, Piece, joined
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
+from hobnob.server.engine.news import News, Work
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import (
     WARMED,
     Finish,
     Lookup,
     Output,
-    Place,
-    PrefillProgress,
-    Record,
     Stats,
     Stepped,
     Submit,
@@ -42,9 +38,6 @@ SAVE_STEPS = 8
 
 WARM_ROWS = 64
 """Of a warm-up's step while it is not known what a decode step costs."""
-
-SILENCE_SECONDS = 1.0
-"""Steps that have no other news are told of this often: whoever listens knows that it goes on."""
 
 SAVE_SECONDS = 0.4
 """For what is not saved yet, when the process ends; then so many for the disk to take it:"""
@@ -111,7 +104,6 @@ class Steps:
         video: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         """`video`: free and all bytes of the GPUs in use."""
-        self._video = video
         self._speculation = speculation
         self._drafted: list[tuple[Drafter, int, int]] = []  # in this step: rows, accepted
         self._model = model
@@ -122,23 +114,32 @@ class Steps:
         self._pace = pace
         self._threads = threads
         self._clock = clock
-        self._emit = emit
         self._live: dict[str, Generation] = {}
-        self._outputs: list[Output] = []
-        self._prefills: list[PrefillProgress] = []
-        self._places: dict[str, int] = {}
-        self._service_s: float | None = None
-        self._steps = 0
         self._unsaid = False  # the statistics changed without a step
-        self._said_at = clock()
         self._decode_s = 0.0
         self._source_s = 0.0  # of the step, spent on making drafts
-        self.records = Records(clock())
+        self._news = News(
+            memory,
+            self._scheduler,
+            threads,
+            speculation,
+            n_running_max=limits.n_running_max,
+            clock=clock,
+            emit=emit,
+            video=video,
+        )
+
+    @property
+    def records(self) -> Records:
+        return self._news.records
+
+    def stats(self) -> Stats:
+        return self._news.stats()
 
     @property
     def idle(self) -> bool:
         """Nothing to compute and nothing to say."""
-        return self._scheduler.idle and not self._outputs
+        return self._scheduler.idle and not self._news.pending
 
     @property
     def fetching(self) -> bool:
@@ -154,7 +155,7 @@ class Steps:
             return True
         if self._unsaid:
             self._unsaid = False
-            self._emit(Stepped(stats=self.stats()))
+            self._news.say_stats()
         return False
 
     def close(self) -> None:
@@ -190,10 +191,10 @@ class Steps:
             return
         self._drop_warm()
         if submit.warm and self._live:
-            self._outputs.append(Output(submit.run, finish=Finish(WARMED)))
+            self._news.add(Output(submit.run, finish=Finish(WARMED)))
             return
         if not self._knows(submit):  # nothing is made of it: every token is looked up for that
-            self._outputs.append(_refused(submit))
+            self._news.add(_refused(submit))
             return
         made = Generation(
             submit,
@@ -206,15 +207,15 @@ class Steps:
         )
         refusal = self._refusal(submit)
         if refusal is not None and submit.warm:
-            self._outputs.append(made.finish(WARMED))
+            self._news.add(made.finish(WARMED))
             return
         if refusal is not None:
             code, error = refusal
-            self._outputs.append(made.finish(StopReason.ERROR, code=code, error=error))
+            self._news.add(made.finish(StopReason.ERROR, code=code, error=error))
             return
         reason = made.over()
         if reason is not None:
-            self._outputs.append(made.finish(reason))
+            self._news.add(made.finish(reason))
             return
         self._live[submit.run] = made
         self._scheduler.add(made.run)
@@ -226,7 +227,7 @@ class Steps:
             return
         self._scheduler.end(made.run)
         self._left(made)
-        self._outputs.append(made.finish(StopReason.CANCELLED))
+        self._news.add(made.finish(StopReason.CANCELLED))
 
     def _drop_warm(self) -> None:
         """Somebody came: what a warm-up has computed so far is kept, the rest is not."""
@@ -255,6 +256,7 @@ class Steps:
     def step(self) -> bool:
         """One step and its frame. False when nothing was computed, ended or said."""
         began = self._clock()
+        self.records.close(began)
         self._memory.begin_step()
         self._decode_s = self._source_s = 0.0
         self._drafted = []
@@ -268,15 +270,19 @@ class Steps:
             self._end(run, StopReason.CONTEXT)
         threads = self._threads.choose(began)
         if plan.chunks:
-            self._steps += 1
-            if self._steps % SAVE_STEPS == 0:
+            if self.records.count % SAVE_STEPS == 0:
                 self._memory.save_due()
             computing = self._clock()  # cells that were moved, saved or put back are not its cost
             for members in _groups(plan):
                 self._compute(plan, members)
-            self._record(plan, began, self._clock() - computing, threads)
+            work = Work.of(plan, sum(accepted for _, _, accepted in self._drafted))
+            self._learn(work, self._clock() - computing)
+            decode_s = self._decode_s + self._source_s
+            self._news.record(work, began=began, decode_s=decode_s, threads=threads)
+        if self._scheduler.idle or self.fetching:  # a wait follows that is no part of the step
+            self.records.close(self._clock())
         computed = bool(plan.chunks)
-        return self._say(computed=computed) or computed
+        return self._news.say(computed=computed, warming=self._warming) or computed
 
     def _budget(self) -> Budget:
         rows = self._limits.rows
@@ -370,7 +376,7 @@ class Steps:
             else:
                 self._scheduler.commit(plan, run, exact=exact)
             if len(chunk.tokens) > max(1, chunk.outputs) and run.id in self._live:
-                self._progress(run)
+                self._news.progress(run)
 
     def _draw(self, plan: Plan, i: int, logits: Logits, now: float, exact: bool) -> None:
         """Draws at each row for as long as the draft said the same."""
@@ -404,7 +410,7 @@ class Steps:
             self._drafted.append((made.drafter, len(drafted), accepted))
         self._scheduler.commit(plan, run, exact=exact, rejected=len(drafted) - accepted)
         if reason is None:
-            self._outputs.append(said)
+            self._news.add(said)
             return
         self._scheduler.end(run)
         self._end(run, reason, said)
@@ -415,13 +421,11 @@ class Steps:
         """The last news of a run that has left the scheduler."""
         made = self._live.pop(run.id)
         if run.warm:
-            self._outputs.append(made.finish(WARMED))
+            self._news.add(made.finish(WARMED))
             return
         self._left(made, whole=True)
-        self._outputs.append(made.finish(reason, output))
-        taken = self._clock() - run.arrived
-        known = self._service_s
-        self._service_s = taken if known is None else known + 0.2 * (taken - known)
+        self._news.add(made.finish(reason, output))
+        self._news.served(self._clock() - run.arrived)
 
     def _fail(self, run: Run, error: str, output: Output | None = None) -> None:
         self._scheduler.fail(run)
@@ -430,9 +434,7 @@ class Steps:
             return
         made = self._live.pop(run.id)
         self._left(made)
-        self._outputs.append(
-            made.finish(StopReason.ERROR, output, code="engine_failed", error=error)
-        )
+        self._news.add(made.finish(StopReason.ERROR, output, code="engine_failed", error=error))
 
     def _left(self, made: Generation, *, whole: bool = False) -> None:
         """The run is over; `whole`: with a reply that may be said again."""
@@ -446,90 +448,16 @@ class Steps:
         if forgotten:
             self._speculation.forget(made.run.group)
 
-    # ---- news ---------------------------------------------------------------------------------
+    # ---- inside -------------------------------------------------------------------------------
 
     @property
     def _warming(self) -> int:
         """Runs that nobody waits for: one, and alone, or none."""
         return sum(made.run.warm for made in self._live.values())
 
-    def _progress(self, run: Run) -> None:
-        if run.warm:
-            return
-        done = min(self._memory.length(run), len(run.tokens))
-        self._prefills.append(PrefillProgress(run.id, done, len(run.tokens), run.cached))
-
-    def _record(self, plan: Plan, began: float, computing: float, threads: int) -> None:
-        """`computing`: seconds for the rows alone."""
-        took = self._clock() - began
-        decodes = sum(len(chunk.tokens) == max(1, chunk.outputs) for chunk in plan.chunks)
-        drafted = sum(max(0, chunk.outputs - 1) for chunk in plan.chunks)
-        accepted = sum(accepted for _, _, accepted in self._drafted)
-        prefill_rows = plan.rows - decodes - drafted
-        if not drafted:
-            self._pace.observe(decodes, prefill_rows, computing)
+    def _learn(self, work: Work, seconds: float) -> None:
+        """What the step's rows alone took."""
+        if not work.drafted:
+            self._pace.observe(work.decodes, work.prefill_rows, seconds)
         if self._speculation is not None:
-            self._speculation.observe(self._drafted, decodes, computing)
-        self._decode_s += self._source_s
-        counts, cells = self._memory.counts, self._memory.cells
-        self.records.add(
-            Record(
-                at=began,
-                decodes=decodes,
-                prefill_rows=prefill_rows,
-                running=self._scheduler.running,
-                waiting=self._scheduler.waiting,
-                cells_used=cells.used,
-                cells_cached=cells.cached,
-                threads=threads,
-                decode_s=self._decode_s,
-                overhead_s=took - self._decode_s,
-                evicted=counts.evicted_cells,
-                saved=counts.saved,
-                restored=counts.restored,
-                drafted=drafted,
-                accepted=accepted,
-            )
-        )
-
-    def _say(self, *, computed: bool) -> bool:
-        places, now = self._new_places(), self._clock()
-        silent = computed and now - self._said_at >= SILENCE_SECONDS
-        if not (self._outputs or self._prefills or places or silent):
-            return False
-        self._said_at = now
-        records = self.records.due(now, resting=self._scheduler.idle)
-        self._emit(Stepped(self._outputs, self._prefills, places, self.stats(), records))
-        self._outputs, self._prefills = [], []
-        return True
-
-    def _new_places(self) -> list[Place]:
-        queue = self._scheduler.queue(self._clock()) if self._scheduler.waiting else []
-        now = {run.id: n for n, run in enumerate(queue, 1)}
-        changed = [Place(id, n, self._eta(n)) for id, n in now.items() if self._places.get(id) != n]
-        self._places = now
-        return changed
-
-    def _eta(self, position: int) -> float | None:
-        if self._service_s is None:
-            return None
-        return round(self._service_s * position / self._limits.n_running_max, 1)
-
-    def stats(self) -> Stats:
-        last = self.records[-1] if self.records else None
-        free, total = self._video()
-        return msgspec.structs.replace(
-            self._memory.stats(),
-            running=max(0, self._scheduler.running - self._warming),
-            waiting=self._scheduler.waiting,
-            prefill_tps=self.records.prefill_tps,
-            decode_tps=self.records.decode_tps,
-            steps=self._steps,
-            decode_s=last.decode_s if last else 0.0,
-            overhead_s=last.overhead_s if last else 0.0,
-            threads=self._threads.count,
-            drafted=self._speculation.drafted if self._speculation else 0,
-            accepted=self._speculation.accepted if self._speculation else 0,
-            video_free=free,
-            video_total=total,
-        )
+            self._speculation.observe(self._drafted, work.decodes, seconds)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from hobnob.server.engine.cells import Cells
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, State
+from hobnob.server.engine.news import SILENCE_SECONDS
 from hobnob.server.engine.pacing import Pace
 from hobnob.server.engine.protocol import WARMED, Sampling, Stepped, Submit
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Drafter, Speculation
-from hobnob.server.engine.steps import SILENCE_SECONDS, Limits, Steps, Words
+from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
 LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
@@ -752,6 +753,32 @@ def test_a_long_warm_up_gives_a_sign_of_life_every_second() -> None:
 
 
 # ---- records ------------------------------------------------------------------------------------
+
+
+def test_what_follows_a_step_is_its_overhead_and_a_rest_is_not() -> None:
+    bench, told = Bench(), 0
+
+    def slow(frame: Stepped) -> None:
+        nonlocal told
+        told += 1
+        bench.now += 0.5
+        bench.frames.append(frame)
+
+    bench.steps._news._emit = slow
+    for run in ("a", "b"):
+        bench.submit(run, long_prompt(5), max_tokens=5)
+        bench.step()
+        bench.now += 0.25  # commands
+        bench.finish()
+        bench.steps.tidy()
+        bench.now += 100.0
+    records = list(bench.steps.records)
+    assert len(records) == bench.steps.stats().steps == told == 10
+    for n, record in enumerate(records):
+        whole = 0.5 if n % 5 < 4 else 0.0  # nobody knows how long the last one's frame will take
+        commands = 0.25 if n % 5 == 0 else 0.0
+        assert whole + commands <= record.overhead_s < whole + commands + 0.1
+    assert bench.frames[-1].records[-1] == records[-1]
 
 
 def test_records_leave_at_a_bounded_rate_and_each_once_the_last_before_a_rest() -> None:
