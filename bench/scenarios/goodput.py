@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -32,6 +32,10 @@ GUESTS_PER_WINDOW = 12
 QUICK_WINDOW_SECONDS = 15.0
 DRAIN_SECONDS = 20.0
 THINK_SECONDS = 2.0
+PROBE_WINDOW_SECONDS = (20.0, 60.0)
+PROBE_GUESTS = 6
+PROBE_FACTOR = 1.5
+"""Peers' flags are chosen by a search like the one that is measured, in shorter windows."""
 LOWEST, HIGHEST = 0.03, 60.0  # conversations a second: from two slow cores to a fast GPU
 FACTOR = 1.2
 PROBE_RATE = 0.2
@@ -52,7 +56,8 @@ class Window:
 
     @property
     def share(self) -> float:
-        return self.good / self.sent if self.sent else 1.0
+        """Of well served requests; 0 where nobody came: that has shown nothing."""
+        return self.good / self.sent if self.sent else 0.0
 
     @property
     def passed(self) -> bool:
@@ -80,7 +85,8 @@ def guests(trial: Trial, rate: float, seconds: float, salt: int) -> list[Guest]:
     Made before the window opens: making words costs time that streams would seem to wait.
     """
     found = []
-    for number, at in enumerate(statistics.poisson_arrivals(rate, seconds, trial.seed)):
+    arrivals = statistics.poisson_arrivals(rate, seconds, trial.seed) or [0.0]  # somebody comes
+    for number, at in enumerate(arrivals):
         rng = random.Random(trial.seed * 7919 + number)
         turns = []
         for turn in range(rng.choice((1, 2, 3, 4))):
@@ -135,37 +141,71 @@ def judge(rate: float, seconds: float, replies: Sequence[Reply]) -> Window:
     return Window(rate, seconds, len(replies), good, late, stalled, failed)
 
 
-def _seconds(rate: float) -> float:
-    shortest, longest = WINDOW_SECONDS
-    return min(longest, max(shortest, GUESTS_PER_WINDOW / rate))
+def _seconds(rate: float, bounds: tuple[float, float], wanted: int) -> float:
+    """Of a window in which about so many come."""
+    shortest, longest = bounds
+    return min(longest, max(shortest, wanted / rate))
+
+
+Serve = Callable[[float, int], Awaitable[Window]]
+"""One window at a rate; the number makes its words new, or a second try would find the first
+one's prefixes."""
+
+
+async def search(serve: Serve, factor: float, near: float) -> tuple[float, list[Window]]:
+    """The highest rate that is served well, and the windows that were tried."""
+    rungs = statistics.Rungs(LOWEST, HIGHEST, factor, near=near)
+    windows: list[Window] = []
+    while (rate := rungs.next) is not None:
+        windows.append(await serve(rate, len(windows)))
+        rungs.tell(windows[-1].passed)
+    return rungs.answer, windows
+
+
+def score(answer: float, windows: Sequence[Window], factor: float) -> float:
+    """The rate, and how near the next one came: flags that serve the same rate are no tie."""
+    above = [window for window in windows if window.rate > answer and not window.passed]
+    if not above:
+        return answer
+    next_one = min(above, key=lambda window: window.rate)
+    return (answer or LOWEST / factor) * factor ** (next_one.share / GOOD_SHARE)
 
 
 async def _probe(server: Server, trial: Trial) -> Measurement:
-    window = await serve(server, trial, PROBE_RATE, QUICK_WINDOW_SECONDS, trial.seed)
-    return Measurement({"rate": window.share})
+    async def window(rate: float, number: int) -> Window:
+        seconds = _seconds(rate, PROBE_WINDOW_SECONDS, PROBE_GUESTS)
+        return await _settled(server, trial, rate, seconds, number)
+
+    answer, windows = await search(window, PROBE_FACTOR, PROBE_RATE)
+    return Measurement({"rate": score(answer, windows, PROBE_FACTOR)})
 
 
 async def _measure(server: Server, trial: Trial) -> Measurement:
+    async def window(rate: float, number: int) -> Window:
+        seconds = _seconds(rate, WINDOW_SECONDS, GUESTS_PER_WINDOW)
+        seconds = QUICK_WINDOW_SECONDS if trial.quick else seconds
+        return await _settled(server, trial, rate, seconds, number)
+
     factor = FACTOR * 1.3 if trial.quick else FACTOR
-    search = statistics.Rungs(LOWEST, HIGHEST, factor, near=_answers.get(server, PROBE_RATE))
-    windows: list[Window] = []
-    while (rate := search.next) is not None:
-        # New words in each window, or the second try would find the first one's prefixes.
-        salt = trial.seed * 100 + len(windows)
-        seconds = QUICK_WINDOW_SECONDS if trial.quick else _seconds(rate)
-        windows.append(await serve(server, trial, rate, seconds, salt))
-        search.tell(windows[-1].passed)
-        await asyncio.sleep(1.0)
+    answer, windows = await search(window, factor, _answers.get(server, PROBE_RATE))
     served = max((window.good / window.seconds for window in windows if window.passed), default=0)
-    _answers[server] = search.answer or LOWEST
+    _answers[server] = answer or LOWEST
     return Measurement(
-        {"rate": search.answer, "requests": served},
+        {"rate": answer, "requests": served},
         series={
             "windows": [
                 [w.rate, round(w.share, 3), w.sent, w.late, w.stalled, w.failed] for w in windows
             ]
         },
     )
+
+
+async def _settled(
+    server: Server, trial: Trial, rate: float, seconds: float, number: int
+) -> Window:
+    window = await serve(server, trial, rate, seconds, trial.seed * 100 + number)
+    await asyncio.sleep(1.0)
+    return window
 
 
 SCENARIO = Scenario(
