@@ -40,13 +40,13 @@ WINDOW_TOKENS = 192
 CELLS = 512
 """Fewer than half of what eight windows hold."""
 RUNNING = 8
-RAM_BYTES = 24 * 2**20
-DISK_BYTES = 64 * 2**20
-"""Small budgets: both are full long before a quarter of the steps."""
+RAM_MIB, DISK_TIMES = 24.0, 3
+"""Small budgets: with the starter model both are full before a quarter of the steps."""
 
 HEADS, TAILS, SEEDS = 3, 5, 2
 """Few: requests are often equal, and begin alike."""
-GROUPS = [f"c{n}" for n in range(12)]
+GROUPS = 12
+"""Conversations at a time; a new one comes in the place of each that is deleted."""
 OWNERS = ["ann", "bob"]
 CROWDS = (0, 1, 1, 1, 1, 2, 2, 3, 10)
 """How many are wanted at a time; now none, so that everything comes to rest, now too many."""
@@ -97,7 +97,10 @@ class Asked:
 
 
 class Soak:
-    def __init__(self, model: Path, folder: Path, seed: int, threads: int) -> None:
+    def __init__(
+        self, model: Path, folder: Path, seed: int, *, threads: int = 1, ram_mib: float = RAM_MIB
+    ) -> None:
+        ram_bytes = int(ram_mib * 2**20)
         self._chance = random.Random(seed)
         self._frames: list[Stepped] = []
         self._news = threading.Event()
@@ -110,8 +113,8 @@ class Soak:
             n_gpu_layers=0,
             speculation="auto",
             snapshot_folder=str(folder),
-            snapshot_disk_bytes=DISK_BYTES,
-            snapshot_ram_bytes=RAM_BYTES,
+            snapshot_disk_bytes=DISK_TIMES * ram_bytes,
+            snapshot_ram_bytes=ram_bytes,
         )
         self._engine, self._ready = loading.load(
             configure, self._frames.append, lambda _: None, self._news.set
@@ -125,6 +128,7 @@ class Soak:
         self._said = Said()
         self._live: dict[str, Asked] = {}
         self._known: OrderedDict[Key, list[int]] = OrderedDict()
+        self._groups = [f"c{n}" for n in range(GROUPS)]
         self._turns: dict[
             str, list[int]
         ] = {}  # of a conversation: prompt and reply of its last run
@@ -147,7 +151,9 @@ class Soak:
             f"cells {now.cells_used}/{now.cells_total}, {now.evicted_cells} evicted, "
             f"{now.moved_cells} moved; {now.saved} stretches saved, {now.restored} put back; "
             f"{now.restored_tokens} tokens from snapshots, "
-            f"{now.snapshot_written_bytes / 2**20:.0f} MiB written; "
+            f"{now.snapshot_ram_bytes / 2**20:.1f} MiB in RAM, "
+            f"{now.snapshot_disk_bytes / 2**20:.1f} of {now.snapshot_written_bytes / 2**20:.1f} "
+            f"MiB written; "
             f"{now.accepted} of {now.drafted} drafted tokens accepted; "
             f"{self.compared} tokens compared"
         )
@@ -186,7 +192,7 @@ class Soak:
                 self._do("put-aside")
                 put_newest_aside(self._engine)
             case "forget":
-                self._forget(self._chance.choice(GROUPS))
+                self._forget(self._chance.randrange(GROUPS))
             case "look":
                 self._look()
             case _:
@@ -199,7 +205,7 @@ class Soak:
     def _made(self, *, warm: bool = False) -> Asked:
         chance = self._chance
         self._count += 1
-        group = chance.choice(["", *GROUPS])
+        group = chance.choice(["", *self._groups])
         if group in self._turns and chance.random() < 0.4:
             prompt = [*self._turns[group], *chance.choice(self._tails)]  # the next turn
         else:
@@ -245,9 +251,11 @@ class Soak:
         self._do(f"cancel {run}")
         self._engine.cancel(run)
 
-    def _forget(self, group: str) -> None:
+    def _forget(self, n: int) -> None:
         """As the server does it: a deleted conversation's runs are cancelled first."""
+        group = self._groups[n]
         self._do(f"forget {group}")
+        self._groups[n] = f"c{GROUPS + self.counts['forget']}"
         for run in [run for run, asked in self._live.items() if asked.submit.group == group]:
             self._engine.cancel(run)
         self._turns.pop(group, None)
@@ -384,11 +392,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="at the most")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, metavar="N")
     parser.add_argument("--threads", type=int, default=1, metavar="N")
+    parser.add_argument(
+        "--ram-mib", type=float, default=RAM_MIB, metavar="M", help="for snapshots; files: 3 times"
+    )
     parser.add_argument("--model", type=Path, help="a GGUF file (the starter model)")
     given = parser.parse_args()
     say(f"seed {given.seed}, {given.threads} thread(s); {machine.describe()}")
     with tempfile.TemporaryDirectory(prefix="hobnob-soak-") as folder:
-        soak = Soak(given.model or starter_model(), Path(folder), given.seed, given.threads)
+        soak = Soak(
+            given.model or starter_model(),
+            Path(folder),
+            given.seed,
+            threads=given.threads,
+            ram_mib=given.ram_mib,
+        )
         try:
             samples = run(soak, given.steps, given.seconds)
         except Exception:

@@ -28,7 +28,7 @@ Sampler.draw = late
 
 def soak(model: Path, fault: str = "") -> tuple[int, str]:
     run = f"import sys\nfrom bench import soak_steps\n{fault}\nsys.exit(soak_steps.main())"
-    options = ["--steps", str(STEPS), "--seed", "5", "--model", str(model)]
+    options = ["--steps", str(STEPS), "--seed", "5", "--ram-mib", "0.4", "--model", str(model)]
     done = subprocess.run(
         [sys.executable, "-c", run, *options], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
