@@ -1,8 +1,9 @@
 """What is known of one run: where it said its last words before, and what drafts have gained it.
 
 Pure. The longest recent stretch of a run's tokens that occurred earlier, in its own tokens or in
-its owner's late replies, is followed there; the tokens after it are the draft. Every token that a
-run draws shows whether its match was right, so acceptance is known before a row is spent on it.
+its owner's late replies, is followed there, also over a small change; the tokens after it are the
+draft. Every token that a run draws shows whether its matches were right, so acceptance is known
+before a row is spent on it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hobnob.server.engine.recall import (
     common,
     key_of,
 )
+from hobnob.server.engine.resumed import BROKEN_TOKENS, Resumed
 
 if TYPE_CHECKING:
     from hobnob.server.engine.sources import Source
@@ -33,6 +35,7 @@ LOSS_SHARE = 0.05
 
 _FADE = 0.95  # of what was known about acceptance, with every token
 _PRIORS = (0.4, 0.6, 0.75, 0.85)  # acceptance after matches of 4, 8, 16, 32 tokens and more
+_PRIOR_RESUMED = 0.6
 _PRIOR_WEIGHT = 4.0
 
 
@@ -54,6 +57,11 @@ class Suffixes:
     def behind(self) -> int:
         """Tokens not read yet."""
         return len(self._tokens) - self._read
+
+    @property
+    def expected(self) -> int:
+        """The place of the token that the match foretells."""
+        return self._next
 
     def read(self) -> bool | None:
         """Takes the next token. Whether the match foretold it; None when there was none."""
@@ -125,10 +133,12 @@ class Drafter:
         self.n_prompt = n_prompt
         self._suffixes = Suffixes(tokens)
         self._recalled = Recalled()
+        self._resumed = Resumed(tokens)
         self._first = len(tokens)
         self._read = 0
         self._trust = [Trust(prior) for prior in _PRIORS]
         self._trust_recalled = [Trust(prior) for prior in _PRIORS]
+        self._trust_resumed = Trust(_PRIOR_RESUMED)
         self.gained_s = 0.0
         """By drafts; below 0: lost."""
         self.lent_s = 0.0
@@ -155,7 +165,7 @@ class Drafter:
         """Reads what has been added, within a bound; `words`: the owner's. False: there is more."""
         suffixes = self._suffixes
         for _ in range(min(READ_TOKENS, suffixes.behind)):
-            length = suffixes.length
+            length, expected = suffixes.length, suffixes.expected
             foretold = suffixes.read()
             self._read += 1
             if words is not None and self._read >= self.n_prompt:
@@ -166,8 +176,16 @@ class Drafter:
                 continue
             if foretold is not None:
                 self._trust[_class(length)].see(foretold)
+            if foretold is False and length >= BROKEN_TOKENS:
+                self._resumed.broke(expected)
+            self._resume()
             suffixes.search()
         return not suffixes.behind
+
+    def _resume(self) -> None:
+        foretold = self._resumed.read(self._read)
+        if foretold is not None:
+            self._trust_resumed.see(foretold)
 
     def _recall(self, words: Words) -> None:
         length = self._recalled.length
@@ -181,16 +199,19 @@ class Drafter:
         return max(self._chances)
 
     def draft(self, most: int) -> list[int]:
-        """By the likelier of the two matches, the run's own where they are alike."""
-        own, recalled = self._chances
+        """By the likeliest of the matches, the run's own where they are alike."""
+        own, recalled, resumed = self._chances
+        if resumed > max(own, recalled):
+            return self._resumed.draft(most)
         return self._recalled.draft(most) if recalled > own else self._suffixes.draft(most)
 
     @property
-    def _chances(self) -> tuple[float, float]:
+    def _chances(self) -> tuple[float, float, float]:
         own, recalled = self._suffixes.length, self._recalled.length
         return (
             float(self._trust[_class(own)]) if own else 0.0,
             float(self._trust_recalled[_class(recalled)]) if recalled else 0.0,
+            float(self._trust_resumed) if self._resumed.length else 0.0,
         )
 
 

@@ -17,7 +17,7 @@ from hobnob.server.engine.sources import Lookup, Source
 
 ROWS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sizes of a step with drafts, the run's own row included: a few, to be measured each."""
-GAIN_MIN = 1.1
+GAIN_MIN = 1.05
 """Drafts must promise to be so much faster."""
 OTHERS_SLOWDOWN = 1.05
 """Beside other runs that decode, a step with drafts may take so much longer."""
@@ -33,7 +33,7 @@ FORGET_STEPS = 500
 """After so many steps what drafts were measured to cost is doubted, so that a step that something
 else slowed down does not keep them out for ever; trying again is within what may be lost."""
 
-_ROW_SHARE = 0.6  # of a step with one row: what a drafted row is thought to cost at first
+_ROW_SHARE = 0.45  # of a step with one row: what a drafted row is thought to cost at first
 _WEIGHT = 0.2  # of the newest measurement
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,48 @@ def test_the_longest_match_is_followed_and_the_latest_of_equals() -> None:
 
 def test_a_repetition_goes_on_beyond_the_end() -> None:
     assert indexed([1, 2, 3] * 4).draft(7) == [1, 2, 3, 1, 2, 3, 1]
+
+
+TEXT = list(range(100, 160))
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (TEXT[:20] + TEXT[21:22], TEXT[22:26]),  # one is left out
+        (TEXT[:20] + TEXT[24:25], TEXT[25:29]),  # several are
+        ([*TEXT[:20], 7, TEXT[20]], TEXT[21:25]),  # one is put in
+        ([*TEXT[:20], 7, 8, 9, TEXT[20]], TEXT[21:25]),  # several are
+        ([*TEXT[:20], 7, TEXT[21]], TEXT[22:26]),  # one is exchanged
+        ([*TEXT[:20], 7, 8, TEXT[22]], TEXT[23:27]),  # two are
+        ([*TEXT[:20], 7, *TEXT[20:22], 8, TEXT[22]], TEXT[23:27]),  # again and again
+        ([*TEXT[:20], 7], []),
+        ([*TEXT[:20], 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, TEXT[20]], []),
+        (TEXT[:3] + TEXT[4:5], []),  # too short a match to be sure of its place
+    ],
+)
+def test_a_copy_with_a_small_change_is_followed_on_after_it(
+    said: list[int], expected: list[int]
+) -> None:
+    tokens = list(TEXT)
+    drafter = Drafter(tokens, len(tokens))
+    drafter.read()
+    for token in said:
+        tokens.append(token)
+        drafter.read()
+    assert drafter.draft(4) == expected
+    assert bool(drafter.acceptance) == bool(expected)
+
+
+def test_of_two_places_where_a_changed_copy_may_go_on_the_likelier_is_followed() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 50, 12, 50, 13]
+    tokens = [*text, 900, *text[:10]]
+    drafter = Drafter(tokens, len(text))
+    drafter.read()
+    for token in (99, 50):  # 11 is exchanged, rather than four tokens left out
+        tokens.append(token)
+        drafter.read()
+    assert drafter.draft(2) == [12, 50]
 
 
 def test_a_long_prompt_is_read_in_parts() -> None:

@@ -97,6 +97,12 @@ def test_copying_is_faster(cost: Cost) -> None:
     assert len(text) * cost(1) / seconds(cost, text, text) > 1.4
 
 
+def test_copying_with_a_change_in_every_line_is_faster() -> None:
+    text, new = words(1, 400), count(10**7)
+    reply = [next(new) if at % 12 == 11 else token for at, token in enumerate(text)]
+    assert len(text) * cpu(1) / seconds(cpu, text, reply) > 1.15
+
+
 @pytest.mark.parametrize("cost", [cpu, gpu])
 @pytest.mark.parametrize("kinds", [2, 3, 10, 10**6])
 @pytest.mark.parametrize("n", [20, 100, 400])
