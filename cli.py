@@ -135,7 +135,7 @@ def ask(
     """
     if bare and not words and resume is None and (on_terminal() or plain or inline):
         given = url, continue_last, conversation, system, model, option
-        return _open_chat(*given, plain=plain, inline=inline)
+        return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
     if plain or inline:
         raise usage("--plain and --inline open the chat, which takes no prompt.")
     if temporary and (continue_last or conversation or resume):
@@ -202,11 +202,14 @@ def chat(
     option: Options = None,
     plain: Plain = False,
     inline: Inline = False,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="Begin a conversation of which nothing is kept.")
+    ] = False,
     url: Url = None,
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
     given = url, continue_last, conversation, system, model, option
-    return _open_chat(*given, plain=plain, inline=inline)
+    return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
 
 
 def _open_chat(
@@ -219,7 +222,10 @@ def _open_chat(
     *,
     plain: bool,
     inline: bool,
+    temporary: bool,
 ) -> int:
+    if temporary and (continue_last or conversation):
+        raise usage("--temporary begins a conversation of its own.")
     if plain and inline:
         raise usage("--plain and --inline are two ways to chat: choose one.")
     if not on_terminal():
@@ -249,6 +255,7 @@ def _open_chat(
         system=text_of(system),
         model=model,
         options=sampling(option),
+        temporary=temporary,
     )
 
 

@@ -386,8 +386,9 @@ def _last_line(path: Path, start: int) -> str:
 # ---- stopping ---------------------------------------------------------------------------------
 
 
-def stop(paths: Paths, *, timeout_s: float = STOP_SECONDS) -> bool:
-    """Ask the local server to stop and wait until it has; False if none runs.
+def stop(paths: Paths, *, timeout_s: float = STOP_SECONDS, restarting: bool = False) -> bool:
+    """Ask the local server to stop and wait until it has; False if none runs. `restarting`: the
+    caller starts another at once, for which temporary conversations are left.
 
     Raises LaunchError when one holds the lock but does not answer, or does not end.
     """
@@ -400,10 +401,10 @@ def stop(paths: Paths, *, timeout_s: float = STOP_SECONDS) -> bool:
         return False
     # Its own key first: the one in HOBNOB_KEY may be for another machine's server.
     keys = dict.fromkeys(key for key in (read_key(paths), os.environ.get("HOBNOB_KEY")) if key)
-    asked = None
+    asked, path = None, f"{API}/stop{'?restarting=true' if restarting else ''}"
     for key in keys:
         headers = {"Authorization": f"Bearer {key}", "Content-Length": "0"}
-        asked = _ask(server, "POST", f"{API}/stop", headers)
+        asked = _ask(server, "POST", path, headers)
         if asked is not None:
             break
     deadline = time.monotonic() + timeout_s

@@ -29,6 +29,7 @@ from hobnob.server.security import Guard, Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import StatusReport
 from hobnob.server.tally import Tally
+from hobnob.server.temporary import Temporary
 from hobnob.store import values
 from hobnob.store.store import Store
 
@@ -41,6 +42,7 @@ class Parts:
     engine: EnginePort
     runs: Runs
     changes: Changes
+    temporary: Temporary
     lifecycle: Lifecycle
     policy: Policy
     model: ServedModel
@@ -79,7 +81,7 @@ def build_app(parts: Parts) -> FastAPI:
 def routers(parts: Parts) -> list[APIRouter]:
     """Everything that is served."""
     return [
-        NativeRoutes(parts.store, parts.runs).router(),
+        NativeRoutes(parts.store, parts.runs, parts.temporary).router(),
         ComparisonRoutes(parts.store).router(),
         ChangeRoutes(parts.changes).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),

@@ -17,6 +17,8 @@ class Lifecycle:
         self._stop = asyncio.Event()
         self.failed = False
         """It stops because of a fault of ours, and should be started again."""
+        self.restarting = False
+        """Another server takes its place at once, as whoever wished for the stop says."""
         self._started = self._last = clock()
         self._busy = 0
 
@@ -32,6 +34,11 @@ class Lifecycle:
     def request_stop(self) -> None:
         """Safe to call twice. New work is refused from now on."""
         self._stop.set()
+
+    def request_restart(self) -> None:
+        """`request_stop`, by who starts another server. A wish to stop that came before holds."""
+        self.restarting = self.restarting or not self.stopping
+        self.request_stop()
 
     def fail(self) -> None:
         """Asks to stop, and says by the exit code that it was not wished for."""

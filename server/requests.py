@@ -28,6 +28,7 @@ class TurnRequest:
     system: str | None = None
     title: str | None = None  # None: made from the text
     settings: Mapping[str, Any] = field(default_factory=dict)
+    temporary: bool = False  # the new conversation is in no list and goes with who holds it
     idempotency_key: str | None = None
     interactive: bool = True
 
@@ -45,6 +46,7 @@ class TurnRequest:
             self.system,
             self.title,
             dict(self.settings),
+            self.temporary,
         )
 
 

@@ -186,6 +186,7 @@ class Runs:
                 title=title,  # of use only where there is none yet
                 system=request.system if new else None,
                 settings=dict(request.settings) if new else None,
+                temporary=new and request.temporary,
             )
 
         return await self._store_and_enter(prepared, begin)

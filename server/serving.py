@@ -35,6 +35,7 @@ from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
 from hobnob.server.tally import Tally
+from hobnob.server.temporary import Temporary
 from hobnob.store.store import Store
 from hobnob.store.values import StoreError
 
@@ -42,6 +43,8 @@ STOP_SECONDS = 4.5
 """From the wish to stop to the end of the process, at the most."""
 GOODBYE_SECONDS = 1.0
 """For every reader to be told."""
+FORGET_SECONDS = 1.0
+"""For deleting temporary conversations; the next server deletes what is left."""
 LINGER_SECONDS = 1.0
 """For connections to end by themselves after that; then they are cut."""
 IDLE_CHECK_SECONDS = 5.0
@@ -97,12 +100,15 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         stack.push_async_callback(runs.stop)
         state = _state(setup, await store.instance())
         changes = Changes(store)
+        passing = Temporary(store, runs)
+        await passing.adopt()
         report = _report(setup, state, engine, runs, lifecycle)
         parts = Parts(
             store=store,
             engine=engine,
             runs=runs,
             changes=changes,
+            temporary=passing,
             lifecycle=lifecycle,
             policy=setup.policy,
             model=setup.model,
@@ -113,6 +119,8 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         server = EdgeServer(build_app(parts), on_listening=lambda: _listening(setup.paths, state))
         pruning = asyncio.create_task(_prune_logs(store))
         stack.callback(pruning.cancel)
+        deleting = asyncio.create_task(passing.run())
+        stack.callback(deleting.cancel)
         async with _stopping_when_idle(lifecycle, runs, setup.idle_stop_s):
             await _until_stopped(server, setup, parts, engine)
     log.info("stopped")
@@ -179,11 +187,22 @@ async def _until_stopped(
 async def _say_goodbye(parts: Parts) -> None:
     """To every reader, before uvicorn begins to wait for their connections."""
     parts.changes.close(_STOPPING)
+    if not parts.lifecycle.restarting:
+        await _forget_temporary(parts.temporary)
+    parts.temporary.close()
     try:
         async with asyncio.timeout(GOODBYE_SECONDS):
             await parts.runs.stop()
     except TimeoutError:
         log.warning("the last events could not be stored in %g s", GOODBYE_SECONDS)
+
+
+async def _forget_temporary(temporary: Temporary) -> None:
+    try:
+        async with asyncio.timeout(FORGET_SECONDS):
+            await temporary.delete_all()
+    except (TimeoutError, StoreError):
+        log.warning("temporary conversations are deleted by the next server")
 
 
 async def _prune_logs(store: Store) -> None:

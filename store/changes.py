@@ -38,9 +38,15 @@ def after(
 
 
 def delete(conn: sqlite3.Connection, n: int) -> None:
-    """Deletes the conversation and keeps note of it."""
-    owner, id = conn.execute("SELECT owner, id FROM conversations WHERE n = ?", (n,)).fetchone()
+    """Deletes the conversation and keeps note of it, unless it was temporary: nobody has heard of
+    such a one."""
+    owner, id, temporary = conn.execute(
+        "SELECT owner, id, temporary FROM conversations WHERE n = ?", (n,)
+    ).fetchone()
     conversations.delete(conn, n)
+    if temporary:
+        conversations.next_change(conn)  # what is to be erased is told by it
+        return
     conn.execute(
         "INSERT INTO deletions (change, owner, conversation) VALUES (?, ?, ?)",
         (conversations.next_change(conn), owner, id),

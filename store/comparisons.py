@@ -24,7 +24,7 @@ _LISTING = f"""
     JOIN messages m ON m.n = several.parent
     JOIN messages newest ON newest.n = several.newest
     JOIN conversations c ON c.n = m.conversation
-    WHERE m.role = 'user' AND c.owner = ?
+    WHERE m.role = 'user' AND c.owner = ? AND c.temporary = 0
     ORDER BY several.newest DESC LIMIT ?
 """
 

@@ -16,8 +16,8 @@ MIN_PREFIX = 4
 """Characters of an id that may stand for the whole, when they fit one conversation only."""
 
 _COLUMNS = """
-    SELECT c.id, c.owner, c.title, c.system, h.id AS head, c.settings, c.pinned, c.created_at,
-        c.updated_at, c.change
+    SELECT c.id, c.owner, c.title, c.system, h.id AS head, c.settings, c.pinned, c.temporary,
+        c.created_at, c.updated_at, c.change
     FROM conversations c LEFT JOIN messages h ON h.n = c.head
 """
 
@@ -71,8 +71,8 @@ def listing(
     pinned: bool | None,
 ) -> list[Conversation]:
     """Newest change first; with a query, those whose title or messages match it; with `pinned`
-    only those that are, or are not."""
-    where, parameters = "c.owner = ?", [owner]
+    only those that are, or are not. Never temporary ones."""
+    where, parameters = "c.owner = ? AND c.temporary = 0", [owner]
     if query is not None and query.strip():
         found, values = search.conversations_where(conn, owner, query)
         where, parameters = f"{where} AND {found}", [owner, *values]
@@ -85,12 +85,19 @@ def listing(
 
 
 def changed(conn: sqlite3.Connection, owner: str, after: int, *, limit: int) -> list[Conversation]:
-    """Those written to after that change number, the oldest change first."""
+    """Those written to after that change number, the oldest change first; no temporary ones."""
     found = conn.execute(
-        f"{_COLUMNS} WHERE c.owner = ? AND c.change > ? ORDER BY c.change LIMIT ?",
+        f"{_COLUMNS} WHERE c.owner = ? AND c.change > ? AND c.temporary = 0"
+        " ORDER BY c.change LIMIT ?",
         (owner, after, limit),
     )
     return [_value(row) for row in found]
+
+
+def temporary(conn: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Owner and id of all that are."""
+    found = conn.execute("SELECT owner, id FROM conversations WHERE temporary = 1 ORDER BY n")
+    return [(owner, id) for owner, id in found]
 
 
 def insert(
@@ -101,16 +108,18 @@ def insert(
     system: str | None,
     settings: dict[str, Any] | None,
     now: int,
+    temporary: bool = False,
 ) -> int:
     (n,) = conn.execute(
-        "INSERT INTO conversations (id, owner, title, system, settings, created_at, updated_at,"
-        " change) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING n",
+        "INSERT INTO conversations (id, owner, title, system, settings, temporary, created_at,"
+        " updated_at, change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n",
         (
             rows.new_id(),
             owner,
             rows.one_line(title),
             system,
             rows.dump(settings or {}),
+            int(temporary),
             now,
             now,
             next_change(conn),
@@ -171,6 +180,7 @@ def _value(row: sqlite3.Row) -> Conversation:
         head=row["head"],
         settings=rows.load_object(row["settings"]) or {},
         pinned=bool(row["pinned"]),
+        temporary=bool(row["temporary"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         change=row["change"],

@@ -164,6 +164,13 @@ def m004_pinned(db: Database) -> None:
     )
 
 
+@migrations()
+def m005_temporary(db: Database) -> None:
+    """Conversations that are in no list and are deleted with those who hold them."""
+    db.execute("ALTER TABLE conversations ADD COLUMN temporary INTEGER NOT NULL DEFAULT 0")
+    db.execute("CREATE INDEX conversations_temporary ON conversations (n) WHERE temporary = 1")
+
+
 def migrate(conn: sqlite3.Connection) -> None:
     """Applies what is pending, inside the caller's transaction: all of it or nothing."""
     assert conn.in_transaction, "two processes must not migrate at once"

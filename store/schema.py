@@ -12,7 +12,13 @@ from pathlib import Path
 from hobnob.store.values import Damaged, SchemaTooNew
 
 MIGRATION_SET = "hobnob"
-MIGRATION_NAMES = ("m001_initial", "m002_deletions", "m003_message_tree", "m004_pinned")
+MIGRATION_NAMES = (
+    "m001_initial",
+    "m002_deletions",
+    "m003_message_tree",
+    "m004_pinned",
+    "m005_temporary",
+)
 """All that this version knows, in order; append-only like migrations.py, and tested against it."""
 
 APPLICATION_ID = 0x686F626E

@@ -111,7 +111,7 @@ def _by_words(conn: sqlite3.Connection, owner: str, query: Query, limit: int) ->
     best = conn.execute(
         "SELECT m.n FROM messages_index JOIN messages m ON m.n = messages_index.rowid"
         " JOIN conversations c ON c.n = m.conversation"
-        f" WHERE messages_index MATCH ? AND c.owner = ? AND {parts}"
+        f" WHERE messages_index MATCH ? AND c.owner = ? AND c.temporary = 0 AND {parts}"
         " ORDER BY bm25(messages_index), m.n DESC LIMIT ?",
         (query.words, owner, *values, limit),
     ).fetchall()
@@ -122,7 +122,8 @@ def _by_words(conn: sqlite3.Connection, owner: str, query: Query, limit: int) ->
 def _by_parts(conn: sqlite3.Connection, owner: str, terms: Sequence[str], limit: int) -> list[Hit]:
     parts, values = _contains("m.text", terms)
     found = conn.execute(
-        f"{_HIT} WHERE c.owner = ? AND m.status NOT IN ('queued', 'running') AND {parts}"
+        f"{_HIT} WHERE c.owner = ? AND c.temporary = 0"
+        f" AND m.status NOT IN ('queued', 'running') AND {parts}"
         " ORDER BY m.n DESC LIMIT ?",
         (owner, *values, limit),
     )
@@ -134,7 +135,7 @@ def _any_by_words(conn: sqlite3.Connection, owner: str, query: Query) -> bool:
     found = conn.execute(
         "SELECT 1 FROM messages_index JOIN messages m ON m.n = messages_index.rowid"
         " JOIN conversations c ON c.n = m.conversation"
-        f" WHERE messages_index MATCH ? AND c.owner = ? AND {parts} LIMIT 1",
+        f" WHERE messages_index MATCH ? AND c.owner = ? AND c.temporary = 0 AND {parts} LIMIT 1",
         (query.words, owner, *values),
     )
     return found.fetchone() is not None

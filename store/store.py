@@ -139,6 +139,10 @@ class Store:
             )
         )
 
+    async def temporary(self) -> list[tuple[str, str]]:
+        """Owner and id of the temporary conversations, which are in no list."""
+        return await self._db.read(conversations.temporary)
+
     async def update_conversation(
         self,
         owner: str,
@@ -214,16 +218,20 @@ class Store:
         title: str | None = None,
         system: str | None = None,
         settings: dict[str, Any] | None = None,
+        temporary: bool = False,
     ) -> Turn:
         """The user's message, the reply's row and the run, in one transaction.
 
         `parent` is the reply that the message follows, None for one without (a new root: the
         first message, or another version of it). Without a conversation it is created as well,
-        with system and settings. The title is set where there is none. The reply becomes the
-        conversation's head, unless it is `aside` and there is one. A known idempotency key gives
-        the earlier turn, or KeyReused if its request was another. Raises BadParent.
+        with system and settings, `temporary` or not. The title is set where there is none. The
+        reply becomes the conversation's head, unless it is `aside` and there is one. A known
+        idempotency key gives the earlier turn, or KeyReused if its request was another. Raises
+        BadParent.
         """
-        place = conversation or NewConversation(system=system, settings=settings)
+        place = conversation or NewConversation(
+            system=system, settings=settings, temporary=temporary
+        )
         now = self._clock()
         return await self._change(
             lambda c: turns.begin_turn(

@@ -32,6 +32,7 @@ class NewConversation:
     title: str = ""
     system: str | None = None
     settings: dict[str, Any] | None = None
+    temporary: bool = False
 
 
 def begin_turn(
@@ -176,6 +177,7 @@ def _new_conversation(
         system=new.system,
         settings=new.settings,
         now=now,
+        temporary=new.temporary,
     )
 
 

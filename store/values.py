@@ -65,6 +65,7 @@ class Conversation:
     head: str | None  # id of the newest message of the branch shown
     settings: dict[str, Any]  # sampling options of this conversation
     pinned: bool  # stands first in the list
+    temporary: bool  # in no list, and deleted when nobody holds it
     created_at: int
     updated_at: int
     change: int  # grows on every write to the conversation

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
@@ -98,6 +98,7 @@ class HobnobApp(ListingApp, ComparingApp):
         typed: str = "",
         vi: bool = False,
         own_themes: Sequence[Theme] = (),
+        temporary: bool = False,
     ) -> None:
         # Without colours there are none; Textual would make greys of them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -110,8 +111,9 @@ class HobnobApp(ListingApp, ComparingApp):
         self.line = Line()
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
-        self._drafts = Drafts(state_dir / "drafts")
-        self.prompts = Prompts(state_dir / "prompts.jsonl")
+        self.talk.clear(temporary=temporary)
+        self._drafts = Drafts(state_dir / "drafts", self._keeps)
+        self.prompts = Prompts(state_dir / "prompts.jsonl", self._keeps)
         self._vi = vi
         for one in (*themes.THEMES, *own_themes):
             self.register_theme(one)
@@ -136,6 +138,7 @@ class HobnobApp(ListingApp, ComparingApp):
         return themes.quiet_colours(self.current_theme)
 
     def on_mount(self) -> None:
+        self.talk.on_gone(self.chat.deleted_elsewhere)
         # After `fg` the terminal has nothing of the screen; Textual draws what it thinks is new.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.call_after_refresh(self._after_first_paint)
@@ -216,6 +219,26 @@ class HobnobApp(ListingApp, ComparingApp):
     def action_new(self) -> None:
         self.hide_overlaid_list()
         self.chat.new()
+
+    def _new_temporary(self) -> None:
+        self.hide_overlaid_list()
+        self.chat.new(temporary=True)
+
+    def _keeps(self) -> bool:
+        return not self.talk.temporary
+
+    @on(Chat.Changed)
+    def _forget_left(self) -> None:
+        if self.talk.has_left:
+            self._forget()
+
+    @work(exclusive=True, group="forget")
+    async def _forget(self) -> None:
+        try:
+            await self.talk.forget()
+        except ClientError as error:
+            words = f"The temporary conversation is not deleted yet: {error.message}"
+            self.notify(f"{words} The server does it by itself.", markup=False)
 
     def action_list(self) -> None:
         """Show and focus the list; a second press goes back."""
@@ -306,6 +329,7 @@ class HobnobApp(ListingApp, ComparingApp):
         """One of COMMANDS."""
         actions: dict[str, Callable[[], Any]] = {
             "/new": self.action_new,
+            "/temporary": self._new_temporary,
             "/list": self.action_list,
             "/search": self.action_search,
             "/find": self.chat.action_find,
@@ -342,7 +366,9 @@ class HobnobApp(ListingApp, ComparingApp):
             self.rename(self.talk.id)
 
     def _pin_this(self) -> None:
-        if self.talk.id is not None:
+        if self.talk.temporary:
+            self.notify("A temporary conversation is in no list.", markup=False)
+        elif self.talk.id is not None:
             self.pin(self.talk.id)
         else:
             self.notify("Nothing was sent here yet.", markup=False)
@@ -397,6 +423,8 @@ class HobnobApp(ListingApp, ComparingApp):
     async def on_unmount(self) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
+                with suppress(ClientError):  # then the server sees that we have gone
+                    await self.talk.end()
                 await self.library.delete_all()
                 await self._exits.aclose()
         except (TimeoutError, ClientError):

@@ -12,7 +12,7 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -98,6 +98,7 @@ class _Ask:
         self._parts: list[str] = []
         self._signal: signal.Signals | None = None
         self._sending: asyncio.Task[Turn] | None = None
+        self._holding: asyncio.Task[None] | None = None
         self._started = False  # the server was started for us, with our model
         self._gone = False  # the server is not to be reached any more
         self._waiting = False  # an outage has been announced
@@ -144,6 +145,8 @@ class _Ask:
             try:
                 code = await self._converse(client)
             finally:
+                if self._holding is not None:
+                    self._holding.cancel()
                 kept = self._question.temporary and not await self._forget(client)
         return Exit.UNREACHABLE if kept and code is Exit.OK else code
 
@@ -182,12 +185,19 @@ class _Ask:
         title = TEMPORARY_TITLE if question.temporary else None
         self._sending = asyncio.ensure_future(
             client.send(
-                conversation, question.prompt, options=question.options, system=system, title=title
+                conversation,
+                question.prompt,
+                options=question.options,
+                system=system,
+                title=title,
+                temporary=question.temporary,
             )
         )
         # Shielded: if we are interrupted now, the run must still become known to be cancelled.
         turn = await asyncio.shield(self._sending)
         self._note_run(turn.run)
+        if question.temporary:
+            self._holding = asyncio.create_task(_hold(client, turn.conversation.id))
         return turn.run.id
 
     async def _conversation(self, client: Client) -> str | None:
@@ -426,6 +436,11 @@ class _Ask:
 def _line(type_: str, seq: int | None, fields: Mapping[str, Any]) -> str:
     """An event as `--events` prints it. ASCII, like all our JSON."""
     return json.dumps({"type": type_, "seq": seq, **fields}, ensure_ascii=True) + "\n"
+
+
+async def _hold(client: Client, conversation: str) -> None:
+    with suppress(ClientError):  # it is gone; whoever reads the reply is told
+        await client.hold(conversation)
 
 
 async def _check_model(client: Client, wanted: str) -> None:

@@ -35,6 +35,7 @@ from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
+from hobnob.tui.temporary import GONE
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.unsent import Unsent
@@ -115,9 +116,9 @@ class Chat(Versions):
         self.leave()
         self._open(id, at)
 
-    def new(self) -> None:
+    def new(self, *, temporary: bool = False) -> None:
         self.leave()
-        self.talk.clear()
+        self.talk.clear(temporary=temporary)
         self._show_fresh()
 
     @work(exclusive=True, group="show")
@@ -281,7 +282,8 @@ class Chat(Versions):
         return True
 
     def deleted_elsewhere(self) -> None:
-        self.say_trouble(DELETED)
+        gone = f"{GONE} Ctrl+N begins a new one."
+        self.say_trouble(gone if self.talk.temporary else DELETED)
 
     @work(group="go-on")
     async def _go_on(self) -> None:

@@ -20,6 +20,7 @@ from hobnob.tui import options, records
 from hobnob.tui.connection import IDLE_SECONDS, PATIENCE_SECONDS, Connection, OnNotice
 from hobnob.tui.feed import Feed
 from hobnob.tui.follow import STREAM_PATIENCE_SECONDS, Follow
+from hobnob.tui.hold import hold
 from hobnob.tui.notice import ClientError, Notice
 from hobnob.tui.records import (
     Branch,
@@ -209,15 +210,17 @@ class Client:
         system: str | None = None,
         settings: Mapping[str, Any] | None = None,
         title: str | None = None,
+        temporary: bool = False,
         key: str | None = None,
     ) -> Turn:
         """Post a user message; its reply is read with `stream(turn.run.id)`.
 
         None starts a new conversation, with `system`, `settings` and `title` if given (on an
-        existing one, change them with `update_conversation`). `parent` answers another message
-        than the conversation's head; "root" begins a new branch. `instructions` are the system
-        prompt of this reply alone; a reply `aside` does not become the conversation's head. `key`
-        is the idempotency key, for a caller that wants to repeat the call itself.
+        existing one, change them with `update_conversation`); a `temporary` one is in no list and
+        is deleted a little after nobody holds it any more (see `hold`). `parent` answers another
+        message than the conversation's head; "root" begins a new branch. `instructions` are the
+        system prompt of this reply alone; a reply `aside` does not become the conversation's head.
+        `key` is the idempotency key, for a caller that wants to repeat the call itself.
         """
         body = _given(
             text=text,
@@ -228,6 +231,7 @@ class Client:
             system=system,
             settings=settings,
             title=title,
+            temporary=temporary or None,
         )
         raw = await self._line.json(
             "POST",
@@ -340,6 +344,11 @@ class Client:
         """A message may follow soon: the server may read the conversation meanwhile."""
         path = f"{_conversation(conversation)}/warm"
         await self._line.json("POST", path, repeatable=False)
+
+    async def hold(self, conversation: str) -> None:
+        """Keeps a temporary conversation in being, over any number of connections, until it is
+        cancelled. Raises ClientError when the conversation is gone."""
+        await hold(self._line, f"{_conversation(conversation)}/hold")
 
     async def backup(self, take: Callable[[bytes], object]) -> None:
         """Gives the whole history, a database file, to `take`, piece by piece."""

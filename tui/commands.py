@@ -18,6 +18,9 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "/new": Command("New conversation", "start a new conversation", "Ctrl+N"),
+    "/temporary": Command(
+        "Temporary conversation", "start one of which nothing is kept when you leave it"
+    ),
     "/list": Command("Conversations", "your conversations", "Ctrl+S"),
     "/search": Command("Search everything", "search all conversations", "F3"),
     "/find": Command("Find", "find in this conversation", "Ctrl+F"),

@@ -308,7 +308,7 @@ class Connection:
             raise ClientError("not_local", f"The server at {self.url} is not started from here.")
         before = self._server_args
         try:
-            await asyncio.to_thread(launch.stop, self._target.paths)
+            await asyncio.to_thread(launch.stop, self._target.paths, restarting=True)
             self._server_args = args
             await self._find_server()
         except LaunchError as error:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +46,10 @@ class Draft:
 
 
 class Drafts:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, keeps: Callable[[], bool] = lambda: True) -> None:
+        """`keeps`: whether what is typed now may be written to disk."""
         self._folder = folder
+        self._keeps = keeps
 
     def load(self, conversation: str | None) -> Draft:
         """An unreadable or foreign file is an empty draft."""
@@ -63,6 +66,8 @@ class Drafts:
         return self._save(conversation, EDIT, draft)
 
     def _load(self, conversation: str | None, kind: str) -> Draft:
+        if not self._keeps():
+            return Draft("")
         try:
             path = self._path(conversation, kind)
             if path.stat().st_size > MAX_DRAFT_BYTES:
@@ -78,6 +83,8 @@ class Drafts:
         return Draft(text, key, _typed(raw.get("typed"), text), at)
 
     def _save(self, conversation: str | None, kind: str, draft: Draft) -> bool:
+        if not self._keeps():
+            return True
         try:
             path = self._path(conversation, kind)
             if not draft.text:

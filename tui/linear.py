@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,7 @@ from hobnob.tui.options import model_argument
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.telling import Telling
+from hobnob.tui.temporary import beside
 from hobnob.tui.terminal import Terminal
 from hobnob.tui.transcript import USER, Entry
 
@@ -70,15 +71,17 @@ class LinearChat:
         conversation: str | None = None,
         system: str | None = None,
         options: Mapping[str, Any] | None = None,
+        temporary: bool = False,
     ) -> None:
         self._connect_with = connect
         self._first = conversation
         self._terminal = Terminal()
         self._editor = LineEditor()
         self.line = Line()
-        self.talk = Talk(self.line, system=system, options=options)
-        self._drafts = Drafts(state_dir / "drafts")
-        self._prompts = Prompts(state_dir / "prompts.jsonl")
+        self.talk = Talk(self.line, system=system, options=options, keep=beside(connect))
+        self.talk.clear(temporary=temporary)
+        self._drafts = Drafts(state_dir / "drafts", lambda: not self.talk.temporary)
+        self._prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
         self._commands = LinearCommands(self)
         self._exits = AsyncExitStack()
         self._runner = asyncio.Runner()
@@ -208,7 +211,7 @@ class LinearChat:
             reply = self.wait(self._send(out), lambda: self._take_back(out))
         except ClientError as error:
             self._withdraw(out)
-            self.say(f"Not sent: {error.message} Your message is in the input again.")
+            self.say(f"Not sent: {self.talk.why(error)} Your message is in the input again.")
             return None
         except KeyboardInterrupt:
             self._withdraw(out)
@@ -313,12 +316,12 @@ class LinearChat:
             who = "You" if entry.role == USER else one_line(entry.model or "Assistant")
             self._write(f"{who}: {clean(entry.text).rstrip()}\n")
 
-    def fresh(self) -> None:
+    def fresh(self, *, temporary: bool = False) -> None:
         """A new conversation."""
         self._save_draft("")
-        self.talk.clear()
+        self.talk.clear(temporary=temporary)
         self._retry, self._editing = self._drafts.load(None), None
-        self.say("a new conversation")
+        self.say("a temporary conversation" if temporary else "a new conversation")
 
     def edit(self, entry: Entry) -> None:
         """The next message takes the place of this one, whose text is there to begin with."""
@@ -467,6 +470,8 @@ class LinearChat:
         async def close() -> None:
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
+                    with suppress(ClientError):  # then the server sees that we have gone
+                        await self.talk.end()
                     await self._exits.aclose()
             except (TimeoutError, ClientError):
                 return  # the process ends anyway, and the server notices
@@ -475,15 +480,9 @@ class LinearChat:
         self._runner.run(close())
 
 
-def run(
-    target: Target,
-    *,
-    conversation: str | None = None,
-    system: str | None = None,
-    model: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> int:
-    """Start the plain chat on this terminal; the exit code. Prints how to come back at the end."""
+def run(target: Target, *, model: str | None = None, **how: Any) -> int:
+    """Start the plain chat on this terminal; the exit code. Prints how to come back at the end.
+    `how`: what LinearChat takes."""
     args = ["--model", model_argument(model)] if model else []
 
     def connect(hear: Callable[[Notice], None]) -> Client:
@@ -491,10 +490,8 @@ def run(
 
         return Client(target, server_args=args, on_notice=hear)
 
-    chat = LinearChat(
-        connect, target.paths.state_dir, conversation=conversation, system=system, options=options
-    )
+    chat = LinearChat(connect, target.paths.state_dir, **how)
     code = chat.run()
-    if chat.talk.id is not None:
+    if chat.talk.id is not None and not chat.talk.temporary:
         say_how_to_come_back(target, chat.talk.id, "--plain")
     return code

@@ -47,7 +47,8 @@ class LinearCommands:
     def __init__(self, chat: LinearChat) -> None:
         self._chat = chat
         self._does: dict[str, Callable[[], None]] = {
-            "/new": chat.fresh,
+            "/new": lambda: self._new(temporary=False),
+            "/temporary": lambda: self._new(temporary=True),
             "/list": self._list,
             "/search": self._search,
             "/find": self._find,
@@ -78,6 +79,12 @@ class LinearCommands:
             self._chat.say(f"{name} is for the full screen only")
 
     # ---- conversations ------------------------------------------------------------------------
+
+    def _new(self, *, temporary: bool) -> None:
+        self._chat.fresh(temporary=temporary)
+        if temporary:
+            self._chat.say("nothing of it is kept when you leave it")
+        self._chat.wait(self._chat.talk.forget())
 
     def _list(self) -> None:
         found = self._chat.wait(self._conversations())
@@ -139,6 +146,9 @@ class LinearCommands:
 
     def _pin(self) -> None:
         id = self._chat.talk.id
+        if self._chat.talk.temporary:
+            self._chat.say("a temporary conversation is in no list")
+            return
         if id is None:
             self._chat.say("nothing was sent here yet")
             return

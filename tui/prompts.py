@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from hobnob.tui.drafts import write_atomically
@@ -20,8 +21,10 @@ MAX_PROMPT_CHARS = 100_000  # a longer one is not worth recalling
 class Prompts:
     """A cursor over the history; the text in hand is kept while one looks around."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keeps: Callable[[], bool] = lambda: True) -> None:
+        """`keeps`: whether what is sent now may be remembered."""
         self._path = path
+        self._keeps = keeps
         self._items: list[str] | None = None
         self._at: int | None = None
         self._stash = ""
@@ -29,6 +32,8 @@ class Prompts:
     def add(self, text: str) -> None:
         """Remember a prompt. A full or read-only disk only costs the memory of it."""
         self._at = None
+        if not self._keeps():
+            return
         items = self._load()
         if not text.strip() or len(text) > MAX_PROMPT_CHARS or (items and items[-1] == text):
             return

@@ -18,6 +18,7 @@ class Conversation:
     head: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     pinned: bool = False  # stands first in the list
+    temporary: bool = False  # in no list, and deleted when nobody holds it
     created_at: int = 0  # UTC milliseconds, as every *_at
     updated_at: int = 0
     change: int = 0  # grows on every write; the list is ordered by it

@@ -43,6 +43,7 @@ def run(
     model: str | None = None,
     options: Mapping[str, Any] | None = None,
     inline: bool = False,
+    temporary: bool = False,
 ) -> int:
     """Start the app on this terminal; the exit code. Prints how to come back at the end."""
     kind = InlineApp if inline else HobnobApp
@@ -69,11 +70,12 @@ def run(
         vi=chosen.vi,
         own_themes=own,
         typed=choice.typed,
+        temporary=temporary,
     )
     # What was imported stays to the end: without going through it a collection is no pause.
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
     code = asyncio.run(run_app(app))
-    if app.talk.id is not None:
+    if app.talk.id is not None and not app.talk.temporary:
         say_how_to_come_back(target, app.talk.id, *kind.AGAIN)
     return code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Branch, Conversation, Plan, Turn, build
 from hobnob.tui.reply import OnChange, follow
+from hobnob.tui.temporary import GONE, Keep, Temporary
 from hobnob.tui.transcript import ASSISTANT, USER, Entry, Phase, draft_entry, entry
 from hobnob.tui.tuning import Tuning
 
@@ -53,13 +54,22 @@ class Outgoing:
 
 class Talk:
     def __init__(
-        self, line: Line, *, system: str | None = None, options: Mapping[str, Any] | None = None
+        self,
+        line: Line,
+        *,
+        system: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        keep: Keep | None = None,
     ) -> None:
+        """`keep`: how temporary conversations are held, if not by a task."""
         self._line = line
         self._usual = Tuning(system)
         self._new = self._usual
         """Of the conversation that is still to be made."""
         self._options = dict(options or {})
+        self._passing = Temporary(line, keep)
+        self.temporary = False
+        """Whether nothing of what is open is kept."""
         self.conversation: Conversation | None = None
         self.entries: list[Entry] = []
         """The end of the branch that is shown; what is before it was not read yet."""
@@ -149,8 +159,33 @@ class Talk:
             if not await self.read_earlier(LARGEST_PAGE):
                 return
 
-    def clear(self) -> None:
-        """Nothing is open."""
+    @property
+    def has_left(self) -> bool:
+        """Whether there are temporary conversations that are to be deleted."""
+        return bool(self._passing.left)
+
+    def on_gone(self, do: Callable[[], None]) -> None:
+        """What to do when the temporary conversation that is open is deleted by the server."""
+        self._passing.on_gone = do
+
+    def why(self, error: ClientError) -> str:
+        """What to say of a call about the open conversation that failed."""
+        return GONE if self.temporary and error.code == "not_found" else error.message
+
+    async def forget(self) -> None:
+        """Delete the temporary conversations that were left. Raises ClientError: then the server
+        does it by itself in a while."""
+        await self._passing.forget()
+
+    async def end(self) -> None:
+        """Nothing will be read or written any more. Raises ClientError as `forget` does."""
+        self._passing.leave()
+        await self.forget()
+
+    def clear(self, *, temporary: bool = False) -> None:
+        """Nothing is open; what is written next is `temporary` or not."""
+        self._passing.leave()
+        self.temporary = temporary
         self.conversation, self.entries, self.earlier = None, [], 0
         self._new = self._usual
 
@@ -165,11 +200,19 @@ class Talk:
             return  # it was only a wish
 
     def _take(self, branch: Branch) -> None:
+        if branch.conversation.id != self.id:
+            self._passing.leave()
+            self._mind(branch.conversation)
         self.conversation, self._new = branch.conversation, self._usual
         self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
         self.earlier = branch.earlier
         self._lost = self._passed_over = None
         self._remember()
+
+    def _mind(self, conversation: Conversation) -> None:
+        self.temporary = conversation.temporary
+        if conversation.temporary:
+            self._passing.hold(conversation.id)
 
     def _remember(self) -> None:
         if self.entries and self.entries[-1].id:
@@ -310,6 +353,7 @@ class Talk:
             options=self._options or None,
             system=self._new.system if self.id is None else None,
             settings=(self._new.settings or None) if self.id is None else None,
+            temporary=self.temporary and self.id is None,
             key=out.key,
         )
         sent = out.entry
@@ -374,6 +418,7 @@ class Talk:
 
     def _accepted(self, turn: Turn) -> Entry:
         self.conversation, self._new = turn.conversation, self._usual
+        self._mind(turn.conversation)
         made = entry(replace(turn.reply, status=wire.Status.QUEUED, run=turn.run.id))
         self.entries.append(made)
         return made

@@ -23,6 +23,8 @@ class TitleBar(Horizontal):
     def show(self, talk: Talk) -> None:
         open = talk.conversation
         words = sidebar.title(open) if open is not None else "New conversation"
+        if talk.temporary:
+            words = f"Temporary, gone when you leave it: {words}"
         self.query_one("#title", Static).update(Content(words))
         self.query_one("#tuning", Static).update(Content(talk.tuning.words))
 

@@ -92,7 +92,10 @@ class AdminRoutes:
         """For texts that are too long for an address."""
         return await self.count(body.text)
 
-    async def stop(self) -> Response:
+    async def stop(self, restarting: bool = False) -> Response:
         """Answered before anything is closed; safe to call twice."""
-        self._lifecycle.request_stop()
+        if restarting:
+            self._lifecycle.request_restart()
+        else:
+            self._lifecycle.request_stop()
         return JSONResponse({"stopping": True}, status_code=202)

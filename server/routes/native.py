@@ -15,11 +15,13 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, Field
 
 from hobnob.server import errors, sampling_options, wire
+from hobnob.server.deletion import delete
 from hobnob.server.intake import Forecast
 from hobnob.server.requests import ContinueRequest, ReplyRequest, TurnRequest
 from hobnob.server.routes.bodies import Body, StrictRoute, wrong
 from hobnob.server.runs import Runs
 from hobnob.server.streams import EventStream, native
+from hobnob.server.temporary import Temporary
 from hobnob.store.store import Store
 from hobnob.store.values import LOCAL_OWNER, Conversation, Message, Run, Turn
 
@@ -69,6 +71,7 @@ class NewMessage(Body):
     title: Title | None = None
     system: str | None = None
     settings: dict[str, Any] | None = None
+    temporary: bool = False
 
 
 class NewReply(Body):
@@ -91,9 +94,10 @@ class Draft(Body):
 
 
 class NativeRoutes:
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: Runs, temporary: Temporary) -> None:
         self._store = store
         self._runs = runs
+        self._temporary = temporary
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=wire.API, route_class=StrictRoute)
@@ -110,6 +114,7 @@ class NativeRoutes:
         add(f"{one}/replies", self.regenerate, methods=["POST"])
         add(f"{one}/plan", self.plan, methods=["POST"])
         add(f"{one}/warm", self.warm, methods=["POST"])
+        add(f"{one}/hold", self.hold, methods=["GET"])
         add("/runs/{id}", self.run, methods=["GET"])
         add("/runs/{id}/cancel", self.cancel, methods=["POST"])
         add("/runs/{id}/events", self.events, methods=["GET"])
@@ -152,10 +157,8 @@ class NativeRoutes:
 
     async def delete(self, id: str) -> Response:
         found = await self._store.conversation(LOCAL_OWNER, id)
-        await self._runs.cancel_conversation(LOCAL_OWNER, found.id)
-        await self._store.delete_conversation(LOCAL_OWNER, found.id)
-        # A turn that was accepted in between is deleted too; now its run learns of it.
-        await self._runs.cancel_conversation(LOCAL_OWNER, found.id)
+        await delete(self._store, self._runs, LOCAL_OWNER, found.id)
+        self._temporary.gone(LOCAL_OWNER, found.id)
         return Response(status_code=204)
 
     # ---- messages
@@ -208,10 +211,11 @@ class NativeRoutes:
             system=body.system,
             title=body.title,
             settings=_settings(body),
+            temporary=body.temporary,
             idempotency_key=_key(idempotency_key),
             interactive=body.interactive,
         )
-        return _accepted(await self._runs.accept(request))
+        return self._accepted(await self._runs.accept(request))
 
     async def regenerate(
         self,
@@ -235,7 +239,7 @@ class NativeRoutes:
             idempotency_key=_key(idempotency_key),
             interactive=body.interactive,
         )
-        return _accepted(await self._runs.accept_reply(request))
+        return self._accepted(await self._runs.accept_reply(request))
 
     async def _go_on(
         self, conversation: Conversation, message: str, body: NewReply, key: str | None
@@ -252,7 +256,12 @@ class NativeRoutes:
             idempotency_key=key,
             interactive=body.interactive,
         )
-        return _accepted(await self._runs.accept_continued(request))
+        return self._accepted(await self._runs.accept_continued(request))
+
+    def _accepted(self, turn: Turn) -> Response:
+        if turn.conversation.temporary:
+            self._temporary.touch(LOCAL_OWNER, turn.conversation.id)
+        return _accepted(turn)
 
     async def plan(self, id: str, body: Draft) -> Response:
         """What would go into the prompt if this were sent now."""
@@ -273,11 +282,16 @@ class NativeRoutes:
         warming = await self._runs.warm(LOCAL_OWNER, found.id)
         return JSONResponse({"warming": warming}, status_code=202)
 
+    async def hold(self, id: str) -> Response:
+        """A temporary conversation lives as long as such a stream is open, and a little longer."""
+        hold = await self._temporary.hold(LOCAL_OWNER, id)
+        return EventStream(native(hold), on_close=hold.release)
+
     async def _id(self, id: str, body: NewMessage | Draft) -> str | None:
         """The conversation's whole id (a prefix of it is taken too); None for a new one."""
         if id == NEW:
             return None
-        given = sorted(body.model_fields_set & {"system", "title", "settings"})
+        given = sorted(body.model_fields_set & {"system", "title", "settings", "temporary"})
         if given:
             raise errors.InvalidRequest(
                 f"{given[0]}: only a new conversation takes this here; change it with PATCH.",

@@ -309,6 +309,65 @@ async def test_a_run_goes_on_after_the_server_was_killed(tmp_path: Path) -> None
         assert again.startswith(whole)
 
 
+async def begin_temporary(server: Process) -> str:
+    """One in whose reply the server writes `xyzzy`, and to which it was said; its path."""
+    path = f"{API}/conversations/new/messages"
+    answer = await server.client.post(path, json={"text": "xyzzy", "temporary": True})
+    return f"{API}/conversations/{answer.json()['conversation']['id']}"
+
+
+def traces(paths: Paths) -> int:
+    files = [file for file in paths.database.parent.iterdir() if file.is_file()]
+    return sum(file.read_bytes().count(b"xyzzy") for file in files)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_temporary_conversation_outlives_kill_9_only_for_who_comes_back_to_it(
+    tmp_path: Path, comes_back: bool
+) -> None:
+    async with process(tmp_path, "--word", "xyzzy ") as first:
+        path = await begin_temporary(first)
+        async with first.client.stream("GET", f"{path}/hold"):
+            await until(lambda: traces(first.paths) > 3)
+            first.child.kill()
+            await first.ended()
+    assert traces(first.paths)
+    grace = () if comes_back else ("--grace", "0.1")
+    async with process(tmp_path, "--word", "xyzzy ", *grace) as second:
+        if comes_back:
+            async with second.client.stream("GET", f"{path}/hold") as held:
+                assert held.status_code == 200
+                branch = (await second.client.get(f"{path}/messages")).json()
+                assert [one["text"] for one in branch["messages"]][0] == "xyzzy"
+                assert branch["messages"][1]["status"] == "running"
+                second.child.terminate()
+                assert "not_found" in (await held.aread()).decode()
+        else:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (await second.client.get(path)).status_code != 404:
+                    await asyncio.sleep(0.05)
+            await until(lambda: not traces(second.paths))
+            second.child.terminate()
+        await second.ended()
+    assert traces(second.paths) == 0
+
+
+async def test_a_restart_that_was_asked_for_leaves_temporary_conversations_to_the_next_server(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path, "--word", "xyzzy ") as first:
+        path = await begin_temporary(first)
+        async with first.client.stream("GET", f"{path}/hold") as held:
+            await first.client.post(f"{API}/stop", params={"restarting": True})
+            assert "server_stopping" in (await held.aread()).decode()
+        assert await first.ended() == (0, "")
+    async with process(tmp_path) as second:
+        assert (await second.client.get(path)).json()["temporary"] is True
+        await second.client.post(f"{API}/stop")
+        assert await second.ended() == (0, "")
+    assert traces(second.paths) == 0
+
+
 def numbered(stream: str) -> dict[str, str]:
     """Whole events by their number."""
     blocks = [block for block in stream.split("\n\n")[:-1] if "\nid: " in block]

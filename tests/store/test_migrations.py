@@ -136,7 +136,8 @@ async def test_a_database_of_the_first_schema_is_brought_up_to_date_with_all_it_
     assert [one.change for one in await store.changes(ME, 0) or ()] == [5]
     assert await store.changes(ME, 7) == []
     assert await store.changes(ME, 6) is None  # what was deleted as the seventh is not known
-    assert not (await store.conversation(ME, "old")).pinned
+    old = await store.conversation(ME, "old")
+    assert not old.pinned and not old.temporary
     assert (await store.update_conversation(ME, "old", pinned=True)).pinned
     assert await store.check() == []
     await store.close()

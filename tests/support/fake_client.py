@@ -116,6 +116,10 @@ class FakeClient:
         self.pages: list[tuple[str | None, int | None]] = []
         """`before` and `limit` of what was read of conversations."""
         self.cancelled: list[str] = []
+        self.held: list[str] = []
+        """Temporary conversations that somebody holds now."""
+        self.lost = asyncio.Event()
+        """The conversations that are held are gone."""
         self.warmed: list[str] = []
         self.cold: ClientError | None = None
         """What every warm-up is refused with."""
@@ -228,6 +232,7 @@ class FakeClient:
     ) -> list[Conversation]:
         found = sorted(self.talks.values(), key=lambda one: -one.change)
         found = [one for one in found if pinned is None or one.pinned == pinned]
+        found = [one for one in found if not one.temporary]
         found = [one for one in found if before is None or one.change < before]
         return [one for one in found if not query or query.lower() in one.title.lower()][:limit]
 
@@ -284,7 +289,8 @@ class FakeClient:
         return self.talks[id]
 
     async def delete_conversation(self, id: str) -> None:
-        self.talks.pop(id)
+        if self.talks.pop(id, None) is None:
+            raise ClientError("not_found", "No such conversation.")
 
     async def send(
         self,
@@ -297,6 +303,7 @@ class FakeClient:
         aside: bool = False,
         system: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        temporary: bool = False,
         key: str | None = None,
     ) -> Turn:
         self._refuse({**(settings or {}), **(options or {})})
@@ -305,6 +312,7 @@ class FakeClient:
         if conversation is None:
             conversation = self.talk(text[:20]).id
             self._write(conversation, system=system, settings=dict(settings or {}))
+            self.talks[conversation] = replace(self.talks[conversation], temporary=temporary)
         number = len(self.sent)
         if parent is not None:
             self._parents[f"u{number}"] = parent
@@ -374,6 +382,14 @@ class FakeClient:
 
     async def cancel(self, run: str) -> None:
         self.cancelled.append(run)
+
+    async def hold(self, conversation: str) -> None:
+        self.held.append(conversation)
+        try:
+            await self.lost.wait()
+            raise ClientError("not_found", "This conversation is gone.")
+        finally:
+            self.held.remove(conversation)
 
     async def warm(self, conversation: str) -> None:
         self.warmed.append(conversation)

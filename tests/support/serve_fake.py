@@ -1,6 +1,7 @@
 """A whole server process whose engine writes one endless word after another.
 
-    serve_fake.py [--idle SECONDS] [--word WORD] [--stuck] [--break]   (HOBNOB_HOME says where)
+    serve_fake.py [--idle SECONDS] [--word WORD] [--stuck] [--break]
+                  [--grace SECONDS]   (HOBNOB_HOME says where)
 Everything but the engine is the product's own: lock, key, socket, state file, signals, stopping.
 """
 
@@ -17,7 +18,7 @@ from typing import overload
 from fake_engine import FakeEngine
 
 from hobnob.paths import Paths
-from hobnob.server import keys, listener
+from hobnob.server import keys, listener, temporary
 from hobnob.server.lock import Lock
 from hobnob.server.requests import RunSettings
 from hobnob.server.security import Policy
@@ -95,7 +96,9 @@ def main() -> int:
     parser.add_argument("--word", default="word ")
     parser.add_argument("--stuck", action="store_true")
     parser.add_argument("--break", action="store_true", dest="breaks")
+    parser.add_argument("--grace", type=float, default=temporary.GRACE_SECONDS)
     given = parser.parse_args()
+    temporary.GRACE_SECONDS = given.grace
     paths = Paths.home({"HOBNOB_HOME": os.environ["HOBNOB_HOME"]})  # never the user's own
     paths.make()
     lock = Lock.acquire(paths.lock_file)

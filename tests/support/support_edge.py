@@ -23,6 +23,7 @@ from hobnob.server.security import Policy
 from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
 from hobnob.server.tally import Tally
+from hobnob.server.temporary import Temporary
 from hobnob.server.wire import API
 from hobnob.store.store import Store, utc_ms
 
@@ -92,6 +93,9 @@ async def edge_at(
     lifecycle = Lifecycle()
     runs = Runs(store, engine, RunSettings(model=MODEL.id, **settings), now_ms=utc_ms)
     await runs.start()
+    temporary = Temporary(store, runs)
+    await temporary.adopt()
+    deleting = asyncio.create_task(temporary.run())
     player = asyncio.create_task(engine.autoplay()) if playing else None
     identity = Identity("http://here", await store.instance(), True, MODEL, False, ["8 streams"])
     parts = Parts(
@@ -99,6 +103,7 @@ async def edge_at(
         engine=engine,
         runs=runs,
         changes=Changes(store),
+        temporary=temporary,
         lifecycle=lifecycle,
         policy=Policy(keys=(KEY.encode(),)),
         model=MODEL,
@@ -118,6 +123,8 @@ async def edge_at(
             await stack.enter_async_context(client)
             yield Edge(app, parts, engine, runs, store, lifecycle, url, client)
     finally:
+        deleting.cancel()
+        await asyncio.wait([deleting])
         if player is not None:
             player.cancel()
             await asyncio.wait([player])

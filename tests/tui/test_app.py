@@ -678,6 +678,131 @@ async def test_why_a_conversation_is_not_pinned_is_said(client: FakeClient, tmp_
         await until(pilot, lambda: "Not pinned: No such conversation." in screen_text(pilot))
 
 
+async def test_a_temporary_conversation_is_called_so_held_and_gone_when_it_is_left(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("kept", "a", "b")
+    async with running(client, tmp_path) as pilot:
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        await pilot.press(*"/temporary", "enter")
+        await until(pilot, lambda: "Temporary, gone when you leave it" in screen_text(pilot))
+        await send(pilot, "a secret")
+        client.script.finish()
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        id = pilot.app.talk.id
+        assert client.talks[id].temporary
+        await until(pilot, lambda: client.held == [id])
+        await send(pilot, "another")
+        client.script.finish()
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        assert [one.title for one in pilot.app.sidebar.shown] == ["kept"]
+        assert client.held == [id]
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: list(client.talks) == ["c0001"])
+        assert client.held == []
+        assert "Temporary" not in screen_text(pilot)
+        await send(pilot, "an ordinary one")
+        assert not client.talks[pilot.app.talk.id].temporary
+
+
+async def test_nothing_that_is_typed_in_a_temporary_conversation_is_kept_on_disk(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        await pilot.press(*"kept")
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: pilot.app.chat.composer.text == "kept")
+        pilot.app.chat.new(temporary=True)
+        await until(pilot, lambda: "Temporary" in screen_text(pilot))
+        assert pilot.app.chat.composer.text == ""
+        await send(pilot, "secret one")
+        await pilot.press(*"secret two")
+        pilot.app.chat.save_draft()
+        written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+        assert b"secret" not in written and b"kept" in written
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: pilot.app.chat.composer.text == "kept")
+
+
+@pytest.mark.parametrize("writing", [True, False])
+async def test_the_end_of_the_app_deletes_what_is_temporary(
+    client: FakeClient, tmp_path: Path, writing: bool
+) -> None:
+    client.talk("kept", "a", "b")
+    async with running(client, tmp_path, temporary=True) as pilot:
+        await until(pilot, lambda: "Temporary" in screen_text(pilot))
+        await send(pilot, "a secret")
+        if not writing:
+            client.script.finish()
+            await until(pilot, lambda: pilot.app.talk.live is None)
+        await pilot.press("ctrl+q")
+    assert list(client.talks) == ["c0001"]
+
+
+async def test_opening_another_conversation_leaves_a_temporary_one_and_failing_to_does_not(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("kept", "a", "b")
+    async with running(client, tmp_path, temporary=True) as pilot:
+        await send(pilot, "a secret")
+        client.script.finish()
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        id = pilot.app.talk.id
+        pilot.app.chat.open("nothing")
+        await until(pilot, lambda: "No such conversation." in screen_text(pilot))
+        assert id in client.talks and client.held == [id]
+        pilot.app.chat.open("c0001")
+        await until(pilot, lambda: list(client.talks) == ["c0001"])
+
+
+async def test_a_temporary_conversation_that_cannot_be_deleted_is_left_to_the_server_in_words(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(id: str) -> None:
+        raise ClientError("unreachable", "The server cannot be reached.")
+
+    async with running(client, tmp_path, temporary=True) as pilot:
+        await send(pilot, "a secret")
+        await until(pilot, lambda: len(client.held) == 1)
+        monkeypatch.setattr(client, "delete_conversation", refused)
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "is not deleted yet" in screen_text(pilot))
+        assert client.held == []  # so the server will
+
+
+async def test_a_temporary_conversation_that_went_with_its_server_is_said_to_be_gone(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, temporary=True) as pilot:
+        await send(pilot, "a secret")
+        client.talks.clear()
+        client.tell(wire.Position(99))
+        await until(pilot, lambda: "This temporary conversation is gone" in screen_text(pilot))
+        await pilot.press(*"/pin", "enter")
+        await until(pilot, lambda: "in no list" in screen_text(pilot))
+
+
+async def test_a_temporary_conversation_that_the_server_deletes_is_said_to_be_gone_at_once(
+    client: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[str] = []
+
+    async def delete(id: str) -> None:
+        deleted.append(id)
+
+    async with running(client, tmp_path, temporary=True) as pilot:
+        await send(pilot, "a secret")
+        client.script.finish()
+        await until(pilot, lambda: pilot.app.talk.live is None and len(client.held) == 1)
+        monkeypatch.setattr(client, "delete_conversation", delete)
+        client.lost.set()
+        await until(pilot, lambda: "This temporary conversation is gone" in screen_text(pilot))
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "Temporary" not in screen_text(pilot))
+        assert "is gone" not in screen_text(pilot)
+    assert deleted == []  # which might start a server that was told to stop
+
+
 async def test_the_list_can_be_filtered(client: FakeClient, tmp_path: Path) -> None:
     for title in ("apples", "pears", "apple pie"):
         client.talk(title, "a", "b")

@@ -76,6 +76,7 @@ async def test_a_temporary_conversation_is_named_so_and_deleted_after_its_reply(
     assert await ask(server, tmp_path, temporary=True) is Exit.OK
     assert capfd.readouterr().out == "Hello world.\n"
     assert server.asked("POST", MESSAGES)[0].json["title"] == "(temporary)"
+    assert server.asked("POST", MESSAGES)[0].json["temporary"] is True
     assert server.deleted == [CONVERSATION]
     assert [one.method for one in server.requests][-1] == "DELETE"
 

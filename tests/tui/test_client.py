@@ -666,14 +666,14 @@ async def test_another_model_is_a_server_started_again_with_it(
 ) -> None:
     done: list[object] = []
     found = Server(1, "127.0.0.1", 1, server.url, "0", 1, 0, "instance")
-    monkeypatch.setattr(launch, "stop", lambda paths: done.append("stop"))
+    monkeypatch.setattr(launch, "stop", lambda paths, *, restarting: done.append(restarting))
     monkeypatch.setattr(launch, "ensure", lambda paths, *, args, **_: done.append(args) or found)
     target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), None, KEY)
     notices: list[Notice] = []
     async with Connection(target, server_args=["--model", "a"], on_notice=notices.append) as line:
         await line.restart(["--model", "b"])
         await line.revive()
-        assert done == [["--model", "a"], "stop", ["--model", "b"], ["--model", "b"]]
+        assert done == [["--model", "a"], True, ["--model", "b"], ["--model", "b"]]
         assert [notice.kind for notice in notices] == [NoticeKind.RESTARTED]
 
         def fails(paths: Paths, *, args: list[str], **_: object) -> Server:
