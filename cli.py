@@ -44,6 +44,9 @@ hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
 command | hobnob "…"   the data first, then the question
 
 \b
+hobnob -c, -m, -s, -o and more: hobnob chat --help, hobnob ask --help
+
+\b
 A prompt that begins with a dash needs --:   hobnob -- "-5 + 3 = ?"
 A prompt that is a command's name needs ask: hobnob ask history
 """
@@ -305,7 +308,10 @@ def serve(
 
 @app.command()
 def stop() -> int:
-    """Stop the local server; replies under way go on when it is next started."""
+    """Stop the local server.
+
+    Replies under way go on when it is next started.
+    """
     from hobnob import launch
     from hobnob.paths import Paths
 

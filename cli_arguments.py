@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hobnob.launch import Target
 
 VERBS = frozenset("ask chat serve stop status history models key doctor completion".split())
+SUBVERBS = frozenset("backup export list pin rename restore rm search show unpin".split())
 _SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
 _ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
 _NAME = re.compile(r"[A-Za-z_]+")
@@ -103,8 +104,10 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 
 
 def check_verb(arguments: Sequence[str]) -> None:
-    """A command mistyped, alone and by hand, must not become a question to the model."""
-    if len(arguments) != 1 or not arguments[0].isalpha() or not os.isatty(0):
+    """A command mistyped by hand must not become a question to the model: one that stands alone,
+    or before what only `history` and `models` have."""
+    alone = len(arguments) == 1 or (len(arguments) > 1 and arguments[1] in SUBVERBS)
+    if not alone or not arguments[0].isalpha() or not os.isatty(0):
         return
     from difflib import get_close_matches
 
@@ -113,5 +116,5 @@ def check_verb(arguments: Sequence[str]) -> None:
     if close and arguments[0] not in VERBS:
         raise usage(
             f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
-            f"(To ask about it: `hobnob ask {arguments[0]}`)"
+            f"(To ask about it: `hobnob ask {' '.join(arguments)}`)"
         )

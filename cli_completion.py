@@ -79,7 +79,10 @@ def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", show_default=False)],
     words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> int:
-    """Print a script that makes a shell complete commands, options, conversations and models."""
+    """Print a script for your shell to complete by.
+
+    It completes commands, options, conversations and models.
+    """
     if shell == WORDS:
         for word, about in candidates(context.find_root().command, words or [""]):
             print(f"{word}\t{about}")

@@ -697,6 +697,8 @@ def test_every_command_is_known_as_one() -> None:
     commands = {one.name or one.callback.__name__ for one in cli.app.registered_commands}  # type: ignore[union-attr]
     groups = {one.name for one in cli.app.registered_groups}
     assert commands | groups == cli_arguments.VERBS
+    under = [one for g in cli.app.registered_groups for one in g.typer_instance.registered_commands]  # type: ignore[union-attr]
+    assert {one.name or one.callback.__name__ for one in under} == cli_arguments.SUBVERBS  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"], ["--version"]])
@@ -713,12 +715,20 @@ def test_the_command_line_itself_imports_nothing_heavy(
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("histroy", "history"), ("Models", "models")])
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["histroy"], "history"),
+        (["Models"], "models"),
+        (["histroy", "list"], "history"),
+        (["hisory", "show", "abcd"], "history"),
+    ],
+)
 def test_a_mistyped_command_is_no_question(
-    typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    typed: list[str], meant: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.isatty", lambda descriptor: True)
-    assert cli.run([typed]) == Exit.USAGE
+    assert cli.run(typed) == Exit.USAGE
     assert f"Did you mean `hobnob {meant}`" in " ".join(capfd.readouterr().err.split())
 
 

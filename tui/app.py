@@ -53,6 +53,8 @@ LOW_ROWS = 10
 """Below this there is only the text and the input."""
 NARROW_COLUMNS = 84
 """Below this the list of conversations is only shown when it is asked for."""
+CROWDED_COLUMNS = 130
+"""The same while the panel is open."""
 KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands   F1 keys"
 
 
@@ -252,6 +254,7 @@ class HobnobApp(ListingApp, ComparingApp):
     def action_panel(self) -> None:
         for panel in self.screen_stack[0].query(Panel):  # there may be another screen over it
             panel.toggle()
+            self._fit(self.size.width, self.size.height)
 
     @work
     async def action_search(self) -> None:
@@ -432,5 +435,10 @@ class HobnobApp(ListingApp, ComparingApp):
 
     def on_resize(self, event: events.Resize) -> None:
         """By the event's size: the app's own is still the one before."""
-        self.set_class(event.size.width < NARROW_COLUMNS, "narrow")
-        self.set_class(event.size.height < LOW_ROWS, "low")
+        self._fit(event.size.width, event.size.height)
+
+    def _fit(self, width: int, height: int) -> None:
+        self.set_class(width < NARROW_COLUMNS, "narrow")
+        self.set_class(height < LOW_ROWS, "low")
+        panels = self.screen_stack[0].query(Panel) if self.screen_stack else ()
+        self.set_class(width < CROWDED_COLUMNS and any(p.display for p in panels), "crowded")

@@ -340,11 +340,11 @@ class Chat(Versions):
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
         if self.coming is not None and self.coming.cancelled:
             hints.append("the reply will be stopped as soon as it begins")
-        if waiting := len(self._waiting.messages):
-            hints.append(f"{waiting} waiting to be sent: Alt+W to edit or take away")
         if self.talk.entries and not self.view.following:
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
+        if waiting := len(self._waiting.messages):
+            hints.append(f"{waiting} waiting to be sent: Alt+W")
         words = " · ".join(hints)
         if words != self._hint:  # an update lays the whole screen out again
             self._hint = words

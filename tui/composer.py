@@ -21,7 +21,7 @@ from hobnob.tui.completions import Completions
 from hobnob.tui.folds import Fold, Typed, highest_number, is_long, label_before
 from hobnob.tui.prompts import Prompts
 
-PLACEHOLDER = "Ask anything. Enter sends, Ctrl+J starts a new line, @ attaches a file."
+PLACEHOLDER = "Ask anything. Ctrl+J: a new line · @: a file"
 
 
 class Composer(TextArea):

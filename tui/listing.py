@@ -135,7 +135,12 @@ class ListingApp(CopyingApp):
             self.say("")
             self.connected_again()
         elif self.line.client is not None and self.line.client.local:
-            self.say(f"{notice.reason} · your next message starts the server")
+            then = (
+                "the reply goes on when it is back"
+                if self.talk.live is not None
+                else "your next message starts the server"
+            )
+            self.say(f"{notice.reason} · {then}")
         else:
             self.say(f"{notice.reason} · reconnecting…")
 

@@ -385,6 +385,18 @@ async def test_the_state_of_the_feed_is_said_in_words(client: FakeClient, tmp_pa
         await until(pilot, lambda: "to the server · reconnecting…" in screen_text(pilot))
 
 
+async def test_while_a_reply_is_written_a_lost_server_is_no_reason_to_write(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        await send(pilot, "go")
+        client.script.start()
+        client.script.text("the beginning")
+        await until(pilot, lambda: "the beginning" in screen_text(pilot))
+        client.tell(Notice(NoticeKind.RECONNECTING, "no connection to the server", 5.0))
+        await until(pilot, lambda: "the reply goes on when it is back" in screen_text(pilot))
+
+
 async def test_a_server_without_the_feed_is_no_trouble(client: FakeClient, tmp_path: Path) -> None:
     client.talk("t", "question", "answer")
     async with running(client, tmp_path, conversation="c0001") as pilot:

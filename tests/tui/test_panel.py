@@ -164,6 +164,26 @@ async def test_the_server_is_asked_only_while_the_panel_is_open(
         assert client.glances <= asked + 1
 
 
+async def test_the_panel_takes_the_list_s_place_where_both_would_squeeze_the_chat(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, size=(100, 30)) as pilot:
+        app = pilot.app
+        chat = app.query_one("#chat")
+        await pilot.press("f2")
+        await until(pilot, lambda: app.sidebar.region.width == 0)
+        assert chat.size.width > 55
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.sidebar.rows.has_focus)
+        await pilot.press("escape", "f2")
+        await until(pilot, lambda: chat.size.width > 60 and app.sidebar.region.width > 0)
+    async with running(client, tmp_path, size=(160, 30)) as pilot:
+        app = pilot.app
+        await pilot.press("f2")
+        await until(pilot, lambda: app.query_one(Panel).region.width > 0)
+        assert app.sidebar.region.width > 0
+
+
 async def test_numbers_and_the_reply_s_state_stay_current(
     client: FakeClient, tmp_path: Path
 ) -> None:
