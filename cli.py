@@ -354,16 +354,18 @@ def models_list(as_json: Json = False, url: Url = None) -> int:
 @app.command()
 def doctor(
     check_db: Annotated[
-        bool, typer.Option("--check-db", help="Pages, references, and index against messages.")
+        bool, typer.Option("--check-db", help="The database: all that is looked at so far.")
     ] = False,
     as_json: Json = False,
     url: Url = None,
 ) -> int:
-    """Look for what is wrong: one sentence each, and exit code 1."""
+    """Look for what is wrong: one sentence each, and exit code 1.
+
+    In the database: its pages, its references, and the index against the messages.
+    """
     from hobnob.tui.plain import print_json
 
-    if not check_db:
-        raise usage("Say what to look at: --check-db.")
+    del check_db  # there is nothing else to leave out
     target = target_of(url)
     if serves(target):
         from hobnob.tui import verbs

@@ -52,8 +52,15 @@ ConversationIds = Annotated[
 File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
-def usage(sentence: str) -> typer.BadParameter:
-    return typer.BadParameter(sentence)
+class Usage(typer.BadParameter):
+    """A whole sentence of ours, which needs no “Invalid value” before it."""
+
+    def format_message(self) -> str:
+        return self.message
+
+
+def usage(sentence: str) -> Usage:
+    return Usage(sentence)
 
 
 def target_of(url: str | None) -> Target:

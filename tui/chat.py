@@ -114,10 +114,13 @@ class Chat(Versions):
     def open(self, id: str, at: str | None = None) -> None:
         """Show a stored conversation, at its end or at a message."""
         self.leave()
+        if at is None:
+            self.composer.focus()  # now: when it is there somebody may be elsewhere already
         self._open(id, at)
 
     def new(self, *, temporary: bool = False) -> None:
         self.leave()
+        self.composer.focus()
         self.talk.clear(temporary=temporary)
         self._show_fresh()
 
@@ -125,7 +128,6 @@ class Chat(Versions):
     async def _show_fresh(self) -> None:
         await self._show()
         self._load_draft()
-        self.composer.focus()
         self._go_on()
 
     @work(exclusive=True, group="show")
@@ -143,8 +145,6 @@ class Chat(Versions):
         self._load_draft()
         self._warm()
         self._go_on()
-        if at is None:
-            self.composer.focus()
 
     @work(exclusive=True, group="warm")
     async def _warm(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 
 from hobnob.launch import LaunchError, Target, normalise_url
@@ -12,12 +13,19 @@ from hobnob.tui.clean import one_line
 
 def say_how_to_come_back(target: Target, conversation: str, *options: str) -> None:
     id = one_line(conversation[:8])
-    words = ["hobnob", *options, *_place(target), "--conversation", id]
+    words = [_program(), *options, *_place(target), "--conversation", id]
     try:
         sys.stdout.write(f"To go on with this: {shlex.join(words)}\n")
         sys.stdout.flush()
     except OSError:
         return  # the terminal is gone
+
+
+def _program() -> str:
+    """As it was called, where `hobnob` alone is not found (`make chat`)."""
+    called = sys.argv[0]
+    hidden = os.path.basename(called) == "hobnob" and shutil.which("hobnob") is None
+    return called if hidden else "hobnob"
 
 
 def _place(target: Target) -> tuple[str, ...]:

@@ -95,11 +95,9 @@ class UserRows:
 class MessageRows:
     """Owned by one widget; made anew when the width changes."""
 
-    def __init__(self, entry: Entry, width: int, *, more: str = "m goes on") -> None:
-        """`more`: how a reply that was cut is gone on with."""
+    def __init__(self, entry: Entry, width: int) -> None:
         self.entry = entry
         self.width = max(width, 1)
-        self._more = more
         self.rows: list[Row] = []
         self.folded: bool | None = None  # reasoning: None shows it only while it is written
         self.left_out = False  # not in the last prompt, for lack of room
@@ -212,7 +210,7 @@ class MessageRows:
             foot += rows.plain(failure, self.width, "failure")
         facts = words.footer(self.entry)
         if self.entry.cut:
-            facts.append(self._more)
+            facts.append("/continue goes on")
         if facts:
             foot += rows.plain(words.SEPARATOR.join(facts), self.width, "footer")
         return foot

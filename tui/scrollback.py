@@ -12,9 +12,6 @@ from hobnob.tui.message_rows import MessageRows, PartRows
 from hobnob.tui.rows import EMPTY, Row, Tail
 from hobnob.tui.transcript import REASONING, USER, Entry, Part, Phase
 
-MORE = "/continue goes on"
-"""There are no keys of a message here."""
-
 
 class Scrolled:
     """Owned by the view that prints it. The width may change between calls."""
@@ -39,7 +36,7 @@ class Scrolled:
         made = self._user(width) if entry.role == USER else self._closed(width)
         if not entry.live:
             self.done = True
-            made += [*MessageRows(entry, width, more=MORE).foot(), EMPTY]
+            made += [*MessageRows(entry, width).foot(), EMPTY]
         if made and not self.begun:
             self.begun = True
             made = MessageRows(entry, width).head() + made
@@ -49,7 +46,7 @@ class Scrolled:
         """The rows that may still change, with what is going on below them."""
         if self.done:
             return []
-        whole = MessageRows(self.entry, width, more=MORE)
+        whole = MessageRows(self.entry, width)
         made = [] if self.begun else whole.head()
         if self.entry.phase is Phase.SENDING:
             return [*made, *self._user(width)]

@@ -6,7 +6,8 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hobnob.paths import Paths
@@ -24,6 +25,22 @@ if TYPE_CHECKING:
 
 COLLECT_AT = (20_000, 20, 20)
 """New objects, and collections of each generation before the next one's."""
+
+
+@contextmanager
+def _errors_aside() -> Iterator[None]:
+    """The app is drawn on standard error, so while it is there that is the terminal
+    (`hobnob 2>log`)."""
+    if os.isatty(2) or not os.isatty(1):
+        yield
+        return
+    theirs = os.dup(2)
+    os.dup2(1, 2)
+    try:
+        yield
+    finally:
+        os.dup2(theirs, 2)
+        os.close(theirs)
 
 
 async def run_app(app: HobnobApp) -> int:
@@ -75,7 +92,8 @@ def run(
     # What was imported stays to the end: without going through it a collection is no pause.
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
-    code = asyncio.run(run_app(app))
+    with _errors_aside():
+        code = asyncio.run(run_app(app))
     if app.talk.id is not None and not app.talk.temporary:
         say_how_to_come_back(target, app.talk.id, *kind.AGAIN)
     return code

@@ -130,6 +130,9 @@ class FakeClient:
         self.counting = asyncio.Event()
         """Cleared by a test: plans and counts wait."""
         self.counting.set()
+        self.opening = asyncio.Event()
+        """Cleared by a test: no conversation is answered."""
+        self.opening.set()
         self.found_models: list[dict[str, Any]] = []
         self.chosen_models: list[str] = []
         self.heads: list[str] = []
@@ -266,6 +269,7 @@ class FakeClient:
         if id not in self.talks:
             raise ClientError("not_found", "No such conversation.")
         self.pages.append((before, limit))
+        await self.opening.wait()
         messages = self.branches.get(leaf or "", self.stored[id])
         ids = [one.id for one in messages]
         if leaf in ids and not newest and leaf not in self.branches:

@@ -492,7 +492,9 @@ async def test_a_reply_that_was_cut_goes_on_as_another_version(
 ) -> None:
     cut_talk(client)
     async with running(client, tmp_path, conversation="c0001") as pilot:
-        await until(pilot, lambda: "cut at the token limit · m goes on" in screen_text(pilot))
+        await until(
+            pilot, lambda: "cut at the token limit · /continue goes on" in screen_text(pilot)
+        )
         await pilot.press(*keys)
         await until(pilot, lambda: pilot.app.talk.live is not None)
         assert client.sent == [{"continue": "c0001-m1"}]
@@ -503,7 +505,7 @@ async def test_a_reply_that_was_cut_goes_on_as_another_version(
         client.script.finish()
         await until(pilot, lambda: "‹ 2 of 2 ›" in screen_text(pilot))
         await until(pilot, lambda: "half an answer" in screen_text(pilot))
-        assert "m goes on" not in screen_text(pilot)
+        assert "/continue goes on" not in screen_text(pilot)
 
 
 async def test_why_a_reply_does_not_go_on_is_said_and_it_stays(
@@ -511,7 +513,7 @@ async def test_why_a_reply_does_not_go_on_is_said_and_it_stays(
 ) -> None:
     cut_talk(client)
     async with running(client, tmp_path, conversation="c0001") as pilot:
-        await until(pilot, lambda: "m goes on" in screen_text(pilot))
+        await until(pilot, lambda: "/continue goes on" in screen_text(pilot))
         client.refuse = ClientError("conflict", "The reply has ended by itself.")
         await pilot.press("alt+up", "m")
         await until(pilot, lambda: "The reply has ended by itself." in screen_text(pilot))
@@ -611,6 +613,38 @@ async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
         await pilot.press("d")  # it is chosen again
         await pilot.press("ctrl+q")
     assert client.talks == {}
+
+
+async def test_the_open_conversation_is_deleted_and_undone_from_the_list(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("keep me", "a", "b")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.chat.view.views) == 2)
+        await pilot.press("ctrl+s", "down", "d")
+        await until(pilot, lambda: not pilot.app.chat.view.views)
+        await pilot.pause(0.2)
+        await pilot.press("u")
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        assert pilot.app.chat.composer.text == ""
+    assert "c0001" in client.talks
+
+
+async def test_who_goes_elsewhere_while_a_conversation_is_opened_stays_there(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("slow", "a", "b")
+    async with running(client, tmp_path) as pilot:
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        client.opening.clear()
+        await pilot.press("ctrl+s", "down", "enter")
+        await until(pilot, lambda: pilot.app.chat.composer.has_focus)
+        await pilot.press(*"typed", "ctrl+s")
+        client.opening.set()
+        await until(pilot, lambda: len(pilot.app.chat.view.views) == 2)
+        await pilot.pause(0.1)
+        assert pilot.app.sidebar.rows.has_focus
+        assert pilot.app.chat.composer.text == "typed"
 
 
 async def test_after_a_deletion_the_next_row_is_chosen(client: FakeClient, tmp_path: Path) -> None:

@@ -43,3 +43,25 @@ def test_an_address_that_is_in_the_environment_need_not_be_given(
     target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), "http://far:7113", "secret")
     say_how_to_come_back(target, ID)
     assert capsys.readouterr().out == "To go on with this: hobnob --conversation 01234567\n"
+
+
+@pytest.mark.parametrize(
+    ("called", "found", "named"),
+    [
+        (".venv/bin/hobnob", None, ".venv/bin/hobnob"),
+        (".venv/bin/hobnob", "/usr/bin/hobnob", "hobnob"),
+        ("-c", None, "hobnob"),
+    ],
+)
+def test_the_program_is_named_as_the_shell_finds_it(
+    called: str,
+    found: str | None,
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", [called])
+    monkeypatch.setattr("shutil.which", lambda name: found)
+    say_how_to_come_back(Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), None, None), ID)
+    assert f": {named} --conversation" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from fake_server import (
     reply_events,
     streams,
 )
-from support_cli import Cli
+from support_cli import COMMAND, Cli
 from support_session import Session
 
 from hobnob.server import wire
@@ -240,3 +241,15 @@ async def test_resizes_during_a_stream_lose_nothing(server: FakeServer, hobnob: 
         session.type("\x11")
         assert await session.ends() == 0
         assert session.restored
+
+
+async def test_errors_sent_elsewhere_leave_the_screen_on_the_terminal(
+    hobnob: Cli, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    line = f"exec {shlex.join(COMMAND)} 2>{shlex.quote(str(log))}"
+    async with Session(hobnob, command=("/bin/sh", "-c", line)) as session:
+        await session.until(READY)
+        session.type("\x11")
+        assert await session.ends() == 0
+    assert log.read_bytes() == b""
