@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, BinaryIO, Self, TypeVar
@@ -27,6 +28,7 @@ from hobnob.store import (
 )
 from hobnob.store.conversations import UNSET, Unset
 from hobnob.store.database import Database
+from hobnob.store.erasing import Eraser
 from hobnob.store.turns import NewConversation
 from hobnob.store.values import (
     Append,
@@ -41,11 +43,13 @@ from hobnob.store.values import (
     Replies,
     Run,
     Turn,
-    WriteFailed,
 )
 
 PRUNE_RUNS = 50
 """Logs dropped in one transaction, so that other writes get in between."""
+
+BACKUP_WAIT_SECONDS = 5.0
+"""For what was deleted to be overwritten first: a copy is kept for longer than a reader stays."""
 
 T = TypeVar("T")
 Clock = Callable[[], int]
@@ -65,6 +69,7 @@ class Store:
     def __init__(self, database: Database, clock: Clock, last_written_ms: int) -> None:
         self._db = database
         self._clock = clock
+        self._eraser = Eraser(database)
         self._copying = asyncio.Lock()
         self._listeners: list[Callable[[], None]] = []
         self.last_written_ms = last_written_ms
@@ -82,7 +87,8 @@ class Store:
         try:
             await database.open()
             upkeep.remove_copies(path)
-            await store._erase()  # if the last process did not come to it
+            if await database.read(upkeep.erasure_mark) is not None:
+                store._eraser.wake()  # the last process did not come to it
         except BaseException:
             await database.close()
             raise
@@ -90,6 +96,7 @@ class Store:
 
     async def close(self) -> None:
         """Finishes what was begun; bounded, and safe to call twice. Afterwards verbs are Closed."""
+        await self._eraser.close()
         await self._db.close()
 
     async def instance(self) -> str:
@@ -174,9 +181,8 @@ class Store:
         return await self._change(update)
 
     async def delete_conversation(self, owner: str, id: str) -> None:
-        """Rows, log and index entries are gone, from the file too when this returns.
-
-        Cancel its running runs first: what they append later is dropped.
+        """Rows, log and index entries are gone when this returns, and overwritten soon after
+        (`erased`). Cancel its running runs first: what they append later is dropped.
         """
 
         def delete(c: Connection) -> None:
@@ -184,7 +190,11 @@ class Store:
             upkeep.mark_for_erasure(c)
 
         await self._change(delete)
-        await self._erase()
+        self._eraser.wake()
+
+    async def erased(self) -> None:
+        """Waits until no byte in the files is left of what was deleted."""
+        await self._eraser.erased()
 
     # ---- what changed ----
 
@@ -394,6 +404,9 @@ class Store:
 
     async def backup(self, path: Path) -> None:
         """The database of now as one file, beside all that goes on. Replaces an earlier one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BACKUP_WAIT_SECONDS):
+                await self.erased()
         await self._db.with_reader(lambda c: upkeep.back_up(c, path))
 
     async def open_copy(self) -> BinaryIO:
@@ -424,17 +437,3 @@ class Store:
             written.exception()  # its caller is told, if there is one
         for listener in self._listeners:
             listener()
-
-    async def _erase(self) -> None:
-        """Does what upkeep.py's mark asks for. What fails stays marked and is tried again."""
-        mark = await self._db.read(upkeep.erasure_mark)
-        if mark is None:
-            return
-        try:
-            more = await self._db.write(lambda c: upkeep.merge_index(c, begin=True))
-            while more:
-                more = await self._db.write(lambda c: upkeep.merge_index(c, begin=False))
-            if await self._db.checkpoint():
-                await self._db.write(lambda c: upkeep.clear_erasure_mark(c, mark))
-        except WriteFailed:
-            pass  # a full disk; the rows are gone, which is what the caller asked

@@ -328,5 +328,6 @@ async def test_what_is_deleted_while_its_reply_is_written_is_nowhere_in_the_file
         await bench.runs.cancel_conversation(OWNER, turn.conversation.id)
         await bench.store.delete_conversation(OWNER, turn.conversation.id)
         await bench.store.delete_conversation(OWNER, other.conversation.id)
+        await bench.store.erased()
         assert found() == 0
         player.cancel()

@@ -153,6 +153,7 @@ async def test_a_server_that_stops_deletes_them_and_says_so(edge: Edge, tmp_path
         edge.parts.temporary.close()
         assert await end_of(held) == "not_found"
     assert await left(edge) == []
+    await edge.store.erased()
     assert everything(tmp_path).count(WORD.encode()) == 0
     assert (await edge.store.conversation(ME, kept["conversation"]["id"])).title
 

@@ -4,20 +4,40 @@ import asyncio
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from support_turns import ME, answer, delta, first_turn, new_run, said
 
+from hobnob.store import erasing, upkeep
 from hobnob.store import store as store_module
-from hobnob.store import upkeep
 from hobnob.store.store import Store
 from hobnob.store.values import Append, NotFound, WriteFailed
 
 
 def everything(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def count_merges(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """True for each time that merging the index begins, False for each further piece."""
+    seen: list[bool] = []
+    merge = upkeep.merge_index
+
+    def counted(conn: sqlite3.Connection, *, begin: bool) -> bool:
+        seen.append(begin)
+        return merge(conn, begin=begin)
+
+    monkeypatch.setattr(upkeep, "merge_index", counted)
+    return seen
 
 
 async def secret_conversation(store: Store) -> str:
@@ -40,6 +60,7 @@ async def test_what_is_deleted_is_nowhere_in_the_files(store: Store, path: Path)
     kept = await said(store, "after it", "the end")
     assert everything(path.parent).count(b"xyzzy") > 5
     await store.delete_conversation(ME, place)
+    await store.erased()
     assert everything(path.parent).count(b"xyzzy") == 0
     for gone in (store.conversation(ME, place), store.delete_conversation(ME, place)):
         with pytest.raises(NotFound):
@@ -53,6 +74,7 @@ async def test_the_only_conversation_can_be_deleted_and_leaves_nothing(
     store: Store, path: Path
 ) -> None:
     await store.delete_conversation(ME, await secret_conversation(store))
+    await store.erased()
     assert everything(path.parent).count(b"xyzzy") == 0
 
 
@@ -62,24 +84,102 @@ async def test_erasing_goes_on_after_a_death_in_between(
     store = await Store.open(path)
     place = await secret_conversation(store)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_erase", lambda _: asyncio.sleep(0))
+        patch.setattr(store._eraser, "wake", lambda: None)
         await store.delete_conversation(ME, place)
-    await store.close()
+        await store.close()
     assert everything(path.parent).count(b"xyzzy") > 0  # in the index
     store = await Store.open(path)
+    await store.erased()
+    assert everything(path.parent).count(b"xyzzy") == 0
     await store.close()
     assert everything(path.parent).count(b"xyzzy") == 0
 
 
-async def test_erasing_that_a_reader_holds_up_stays_due(store: Store) -> None:
+async def test_closing_erases_at_once_what_was_deleted_just_now(path: Path) -> None:
+    store = await Store.open(path)
+    await store.delete_conversation(ME, await secret_conversation(store))
+    await store.close()
+    assert everything(path.parent).count(b"xyzzy") == 0
+
+
+async def test_erasing_that_a_reader_holds_up_is_done_when_the_reader_has_gone(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nothing else is written: the log used to keep the text until the next deletion."""
+    monkeypatch.setattr(erasing, "RETRY_SECONDS", 0.05)
+    tries: list[bool] = []
+    checkpoint = store._db.checkpoint
+
+    async def counted() -> bool:
+        tries.append(await checkpoint())
+        return tries[-1]
+
+    monkeypatch.setattr(store._db, "checkpoint", counted)
+    merges = count_merges(monkeypatch)
     place = await secret_conversation(store)
     with closing(sqlite3.connect(store._db.path, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute("SELECT * FROM meta").fetchall()
         await store.delete_conversation(ME, place)
+        await until(lambda: tries)
         assert await store._db.read(upkeep.erasure_mark) is not None
-    await store._erase()
+        assert everything(path.parent).count(b"xyzzy") > 0
+    await store.erased()
+    assert everything(path.parent).count(b"xyzzy") == 0
     assert await store._db.read(upkeep.erasure_mark) is None
+    assert tries[0] is False and tries[-1] is True
+    assert sum(merges) == 1  # the index is merged once, however often the reader is in the way
+
+
+async def test_erasing_that_a_full_disk_prevents_is_done_when_there_is_room(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasing, "RETRY_SECONDS", 0.02)
+    failures = 0
+    merge = upkeep.merge_index
+
+    def full(conn: sqlite3.Connection, *, begin: bool) -> bool:
+        nonlocal failures
+        if failures < 3:
+            failures += 1
+            raise WriteFailed("The disk is full.")
+        return merge(conn, begin=begin)
+
+    monkeypatch.setattr(upkeep, "merge_index", full)
+    await store.delete_conversation(ME, await secret_conversation(store))
+    await store.erased()
+    assert failures == 3
+    assert everything(path.parent).count(b"xyzzy") == 0
+
+
+async def test_a_burst_of_deletions_is_erased_once(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merges = count_merges(monkeypatch)
+    places = [await secret_conversation(store) for _ in range(12)]
+    for place in places:
+        await store.delete_conversation(ME, place)
+    await store.erased()
+    assert sum(merges) == 1
+    assert everything(path.parent).count(b"xyzzy") == 0
+
+
+async def test_a_burst_without_an_end_is_erased_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasing, "QUIET_SECONDS", 60.0)
+    monkeypatch.setattr(erasing, "LONGEST_SECONDS", 0.05)
+    merges = count_merges(monkeypatch)
+    await store.delete_conversation(ME, await secret_conversation(store))
+    await until(lambda: merges)
+
+
+async def test_a_backup_holds_nothing_of_what_was_deleted_just_before(
+    store: Store, tmp_path: Path
+) -> None:
+    await store.delete_conversation(ME, await secret_conversation(store))
+    await store.backup(tmp_path / "copy.db")
+    assert b"xyzzy" not in (tmp_path / "copy.db").read_bytes()
 
 
 async def test_a_large_index_is_erased_in_pieces_with_other_writes_between(
@@ -101,6 +201,7 @@ async def test_a_large_index_is_erased_in_pieces_with_other_writes_between(
     await asyncio.sleep(0)
     await said(store, "meanwhile", "ok")
     await deleting
+    await store.erased()
     assert pieces > 3
     assert await store.search(ME, "w0x1") == []
     assert len(await store.search(ME, "w1x1")) == 1
