@@ -334,7 +334,8 @@ def key() -> int:
     from hobnob import launch
     from hobnob.paths import Paths
 
-    secret = os.environ.get("HOBNOB_KEY", "").strip() or launch.read_key(Paths.home())
+    # HOBNOB_KEY may be another machine's; it is asked for only where there is no file.
+    secret = launch.read_key(Paths.home()) or os.environ.get("HOBNOB_KEY", "").strip()
     if not secret:
         raise launch.LaunchError(
             "There is no key yet: the server makes one when it first starts.", Exit.KEY

@@ -14,13 +14,10 @@ from pathlib import Path
 
 from hobnob.store import schema, upkeep
 from hobnob.store.gate import gate
+from hobnob.store.upkeep import COMPANIONS
 from hobnob.store.values import Damaged, StoreError, WriteFailed
 
 LOCK_WAIT_SECONDS = 5.0
-
-COMPANIONS = ("-wal", "-shm")
-"""Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
-name, so it must never be left beside another database."""
 
 
 def back_up(path: Path, target: Path) -> None:
@@ -45,7 +42,7 @@ def restore(source: Path, path: Path) -> Path | None:
     The old one stays beside it under a dated name, which is returned; None if there was none.
     At every moment one of the two is in its place, whole.
     """
-    fresh = path.with_name(f"{path.name}.restoring")
+    fresh = upkeep.restored(path)
     try:
         _copy_checked(source, fresh)
         old = _set_aside(path) if path.exists() else None

@@ -73,7 +73,8 @@ class Store:
         self._copying = asyncio.Lock()
         self._listeners: list[Callable[[], None]] = []
         self.last_written_ms = last_written_ms
-        """When an earlier process last wrote to the database; 0 for a new one."""
+        """When an earlier process last worked on runs; 0 for a new database. The files' own times
+        say only when somebody last looked, so they count where nothing else is known."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_ms, full: bool = False) -> Self:
@@ -86,6 +87,8 @@ class Store:
         store = cls(database, clock, _last_written_ms(path))
         try:
             await database.open()
+            if (alive_at := await database.read(turns.alive_at)) is not None:
+                store.last_written_ms = alive_at
             upkeep.remove_copies(path)
             if await database.read(upkeep.erasure_mark) is not None:
                 store._eraser.wake()  # the last process did not come to it

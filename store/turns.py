@@ -24,6 +24,9 @@ from hobnob.store.values import (
     Turn,
 )
 
+ALIVE_EVERY_MS = 1000
+"""When runs were last worked on is known so precisely, and not written more often."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
@@ -124,11 +127,26 @@ def append(conn: sqlite3.Connection, batch: Sequence[Append], *, now: int) -> li
         if run := known.get(item.run):
             (old if run.ended else new).extend(log.row(run.n, event) for event in item.events)
     log.append(conn, new, old)
+    _note_alive(conn, now)
     for item in batch:
         run = known.get(item.run)
         if run is not None and item.end is not None and not run.ended:
             _finish(conn, run, item.end, now=now)
     return [item.run for item in batch if item.run not in known]
+
+
+def alive_at(conn: sqlite3.Connection) -> int | None:
+    """When runs were last worked on, by a process that may be gone. None: not noted so far."""
+    row = conn.execute("SELECT value FROM meta WHERE key = 'alive_at'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def _note_alive(conn: sqlite3.Connection, now: int) -> None:
+    conn.execute(
+        "INSERT INTO meta (key, value) VALUES ('alive_at', ?) ON CONFLICT (key)"
+        " DO UPDATE SET value = excluded.value WHERE abs(excluded.value - value) >= ?",
+        (now, ALIVE_EVERY_MS),
+    )
 
 
 def _known(conn: sqlite3.Connection, batch: Sequence[Append]) -> dict[str, _Known]:

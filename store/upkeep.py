@@ -7,12 +7,20 @@ the WAL until it is emptied. The mark in `meta` says that this is still to be do
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
 from hobnob.store import schema
 from hobnob.store.values import WriteFailed
+
+COMPANIONS = ("-wal", "-shm")
+"""Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
+name, so it must never be left beside another database."""
+
+ROOM_LEFT_BYTES = 32 * 1024 * 1024
+"""Stays free on the history's disk when a copy is made there."""
 
 MERGE_PAGES = 256
 """Index pages merged in one transaction, so that other writes get in between."""
@@ -84,6 +92,7 @@ def back_up(conn: sqlite3.Connection, target: Path) -> None:
         if target.exists() and os.path.samefile(own, target):
             raise WriteFailed("A backup cannot go into the database itself.")
         part.unlink(missing_ok=True)
+        _make_sure_of_room(conn, own, target)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _copy(conn, part)
         os.replace(part, target)
@@ -94,17 +103,36 @@ def back_up(conn: sqlite3.Connection, target: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+def _make_sure_of_room(conn: sqlite3.Connection, own: str, target: Path) -> None:
+    """A copy on the history's own disk must not fill it: replies are being saved there."""
+    (pages,), (page_bytes,) = (
+        conn.execute(f"PRAGMA {what}").fetchone() for what in ("page_count", "page_size")
+    )
+    needed, free = pages * page_bytes, shutil.disk_usage(target.parent).free
+    kept = ROOM_LEFT_BYTES if os.stat(own).st_dev == os.stat(target.parent).st_dev else 0
+    if free < needed + kept:
+        raise WriteFailed(
+            f"There is not enough room for a backup in {target.parent}: it takes "
+            f"{needed / 1e6:.0f} MB, and {max(0, free - kept) / 1e6:.0f} MB can be used."
+        )
+
+
 def copy_of(database: Path) -> Path:
     """Where a copy lies while it is being made for a client."""
     return database.with_name(f"{database.name}.copy")
 
 
+def restored(database: Path) -> Path:
+    """Where a backup lies while it is being checked, before it takes the database's place."""
+    return database.with_name(f"{database.name}.restoring")
+
+
 def remove_copies(database: Path) -> None:
-    """What a server left that was killed while it made one: it may hold what was deleted since."""
-    copy = copy_of(database)
-    with suppress(OSError):
-        copy.unlink(missing_ok=True)
-        copy.with_name(f"{copy.name}.part").unlink(missing_ok=True)
+    """What a process left that was killed while it made one: it may hold what was deleted since."""
+    for copy in (copy_of(database), restored(database)):
+        for ending in ("", ".part", *COMPANIONS):
+            with suppress(OSError):
+                copy.with_name(f"{copy.name}{ending}").unlink(missing_ok=True)
 
 
 def _copy(conn: sqlite3.Connection, part: Path) -> None:

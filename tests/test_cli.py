@@ -647,6 +647,8 @@ async def test_key_prints_the_key_and_nothing_else(tmp_path: Path) -> None:
     alone = Cli(tmp_path / "home")
     (tmp_path / "home" / "data").mkdir(parents=True)
     (tmp_path / "home" / "data" / "key").write_text("secret-key\n")
+    for key in ("", "of-another-machine"):
+        assert (await alone.run("key", env={"HOBNOB_KEY": key})).out == b"secret-key\n"
     result = await alone.run("key")
     assert (result.code, result.out, result.err) == (0, b"secret-key\n", "")
 

@@ -34,6 +34,8 @@ class LineEditor:
         self._choices: list[str] = []
         self._before = ""  # the lines above the one in hand
         self._asked = ""
+        self._ahead: list[str] = []  # lines that were typed before there was an editor
+        self._rest = ""  # and what came after the last one's Enter
         self.reading = False
         self._marks_pastes = os.environ.get("TERM", "dumb") != "dumb"
         signal.signal(signal.SIGALRM, lambda number, frame: None)
@@ -72,6 +74,10 @@ class LineEditor:
         line = "" if readline is None else readline.get_line_buffer()
         return self._asked + line.rpartition("\n")[2]
 
+    def take_ahead(self, typed: str) -> None:
+        """What was typed before the first `read`, line by line."""
+        *self._ahead, self._rest = typed.split("\n")
+
     def read(
         self,
         asked: str,
@@ -85,6 +91,10 @@ class LineEditor:
         Raises EOFError (Ctrl+D on an empty line) and ValueError (what was typed is no text).
         """
         self._before = ""
+        if self._ahead:
+            print(asked + self._ahead[0])
+            return self._ahead.pop(0)
+        text, self._rest = text + self._rest, ""
         self._prepare(history, complete)
         line = self._line(asked, text)
         while line.endswith("\\"):

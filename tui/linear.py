@@ -104,6 +104,7 @@ class LinearChat:
             try:
                 if self._editor.edits:
                     self._terminal.quieten()
+                    self._editor.take_ahead(self._terminal.typed_ahead())
                 self._begin()
                 while True:
                     self._safely(self._turn)

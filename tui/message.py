@@ -261,6 +261,11 @@ class MessageView(Growing, Widget, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
 
+    def on_unmount(self) -> None:
+        """Textual remembers each widget's cache long after (an lru_cache that holds `self`):
+        a thousand of them with all that was drawn would be 100 MB."""
+        self._styles_cache.clear()
+
     def on_click(self, event: events.Click) -> None:
         y = event.get_content_offset_capture(self).y
         row = self.rows[y] if 0 <= y < len(self.rows) else EMPTY

@@ -7,11 +7,14 @@ its text; it is there when the input comes back. Ctrl+Z hands the modes back bef
 from __future__ import annotations
 
 import os
+import select
 import signal
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from hobnob.tui.clean import clean
 
 _IFLAG, _LFLAG, _CC = 0, 3, 6
 
@@ -28,6 +31,15 @@ class Terminal:
     def quieten(self) -> None:
         """Keys are kept for later, unseen; the keys that signal (Ctrl+C, Ctrl+Z) still do."""
         self._set(self._modes(echo=False))
+
+    def typed_ahead(self) -> str:
+        """What was typed before `quieten`, Enter being a line feed then."""
+        found = b""
+        while select.select([self._descriptor], [], [], 0)[0]:
+            if not (more := os.read(self._descriptor, 4096)):
+                break
+            found += more
+        return clean(found.decode("utf-8", "replace"))
 
     @contextmanager
     def echoing(self) -> Iterator[None]:

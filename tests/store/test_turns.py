@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -406,3 +408,33 @@ async def test_an_append_tells_which_runs_it_passed_over(store: Store) -> None:
     batch = [Append(turn.run.id, [delta(1, "x", [1])]) for turn in (gone, there)]
     assert await store.append(batch) == [gone.run.id]
     assert len(await store.events(ME, there.run.id)) == 1
+
+
+async def test_when_runs_were_last_worked_on_is_known_whoever_looked_since(
+    path: Path, clock: SettableClock
+) -> None:
+    store = await Store.open(path, clock=clock)
+    turn = await first_turn(store)
+    await store.append([Append(turn.run.id, [delta(1, "a")])])
+    worked_at = clock.now
+    await store.close()
+    with closing(sqlite3.connect(path)) as other:  # which moves the log into the file
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    os.utime(path)
+    clock.now += 3 * 86_400_000
+    later = await Store.open(path, clock=clock)
+    assert later.last_written_ms == worked_at
+    await later.close()
+
+
+async def test_the_time_of_the_last_work_is_noted_once_a_second_and_by_a_clock_that_went_back(
+    store: Store, clock: SettableClock
+) -> None:
+    turn = await first_turn(store)
+    began = clock.now
+    noted = []
+    for seq, now in enumerate((0, 400, 999, 1500, 2400, -60_000), 1):
+        clock.now = began + now
+        await store.append([Append(turn.run.id, [delta(seq, "a")])])
+        noted.append((await store._db.read(turns.alive_at) or 0) - began)
+    assert noted == [0, 0, 0, 1500, 1500, -60_000]

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support_turns import ME, answer, delta, first_turn, new_run, said
@@ -249,6 +250,30 @@ async def test_a_backup_never_goes_into_the_database_itself(
         with pytest.raises(WriteFailed):
             await store.backup(target)
     assert len(await store.instance()) == 32
+
+
+async def test_a_backup_that_would_fill_the_history_s_disk_is_refused_before_it_is_made(
+    store: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await first_turn(store)
+    free = upkeep.ROOM_LEFT_BYTES
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    before = sorted(path.parent.iterdir())
+    for copy in (store.backup(path.parent / "copy.db"), store.open_copy()):
+        with pytest.raises(WriteFailed, match="not enough room"):
+            await copy
+    assert sorted(path.parent.iterdir()) == before
+    free += 10**6
+    await store.backup(path.parent / "copy.db")
+
+
+async def test_what_a_killed_restore_left_is_removed_at_the_next_start(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    for ending in ("", ".part", "-wal"):
+        path.with_name(f"{path.name}.restoring{ending}").write_text("what was deleted since")
+    store = await Store.open(path)
+    assert not list(path.parent.glob("*.restoring*"))
+    await store.close()
 
 
 async def test_a_backup_that_cannot_be_written_leaves_the_one_before(

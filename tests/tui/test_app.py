@@ -647,6 +647,31 @@ async def test_who_goes_elsewhere_while_a_conversation_is_opened_stays_there(
         assert pilot.app.chat.composer.text == "typed"
 
 
+async def test_nothing_that_was_drawn_of_a_conversation_is_kept_when_it_is_left(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("one", "question", "answer")
+    client.talk("two", "question", "answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.chat.view.views) == 2)
+        left = list(pilot.app.chat.view.views)
+        await until(pilot, lambda: all(view._styles_cache._cache for view in left))
+        pilot.app.chat.open("c0002")
+        await until(pilot, lambda: pilot.app.talk.id == "c0002")
+        await until(pilot, lambda: not any(view.is_attached for view in left))
+        await pilot.pause()
+        assert not any(view._styles_cache._cache for view in left)
+
+
+async def test_a_notice_does_not_cover_the_input(client: FakeClient, tmp_path: Path) -> None:
+    async with running(client, tmp_path) as pilot:
+        pilot.app.notify("Copied.", markup=False)
+        await until(pilot, lambda: bool(pilot.app.screen.query("Toast")))
+        await pilot.pause()
+        toast, composer = pilot.app.screen.query_one("Toast"), pilot.app.chat.composer
+        assert toast.region.bottom <= composer.region.y
+
+
 async def test_after_a_deletion_the_next_row_is_chosen(client: FakeClient, tmp_path: Path) -> None:
     for title in ("one", "two", "three"):
         client.talk(title, "a", "b")

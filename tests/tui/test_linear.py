@@ -300,6 +300,21 @@ async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
         await session.until("Two.\r\nYou: typed ahead")
 
 
+async def test_what_is_typed_before_it_has_begun_is_sent_at_each_enter(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        session.type("first\rsecond\rand the")
+        await session.until("You: first")
+        await session.until("You: second")
+        await session.until("You: and the")
+        session.type(" rest\r")
+        await session.until("You: ")
+        session.type("\x04")
+        assert await session.ends() == 0
+    assert sent(server) == ["first", "second", "and the rest"]
+
+
 async def test_a_message_can_have_several_lines(server: FakeServer, hobnob: Cli) -> None:
     async with Session(hobnob, "--plain") as session:
         await session.until("You: ")

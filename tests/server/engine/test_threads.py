@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -80,23 +79,23 @@ def test_where_the_use_is_unknown_the_number_stays() -> None:
     assert settle(Threads(3, load), load, None, 0.0) == 3
 
 
-def test_the_use_by_others_is_what_is_not_our_own(tmp_path: Path) -> None:
+def test_the_use_by_others_is_what_is_not_our_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
     cpu = min(os.sched_getaffinity(0))
 
-    def write(seconds: float) -> None:
-        stat.write_text(f"cpu 0 0 0 0\ncpu{cpu} {int(seconds * tick)} 0 0 5 5 0 0 0 0 0\nintr 1\n")
+    def at(now: float, busy: float, own: float) -> None:
+        stat.write_text(f"cpu 0 0 0 0\ncpu{cpu} {int(busy * tick)} 0 0 5 5 0 0 0 0 0\nintr 1\n")
+        monkeypatch.setattr("time.monotonic", lambda: now)
+        monkeypatch.setattr("time.process_time", lambda: own)
 
-    write(0)
+    at(100.0, 0.0, 1.0)
     others = OtherPrograms(stat)
-    began, own = time.monotonic(), time.process_time()
-    while time.monotonic() - began < 0.05:
-        pass
-    write(10)
-    used = others()
-    assert used is not None
-    wall, mine = time.monotonic() - began, time.process_time() - own
-    assert used == pytest.approx((10 - mine) / wall, rel=0.2)
+    at(104.0, 3.0, 2.0)
+    assert others() == pytest.approx((3.0 - 1.0) / 4.0)
+    at(106.0, 3.5, 3.0)  # the counts lag: not less than nothing
+    assert others() == 0.0
 
 
 def test_a_machine_without_the_counters_is_no_error(tmp_path: Path) -> None:
