@@ -33,7 +33,7 @@ FORGET_STEPS = 500
 """After so many steps what drafts were measured to cost is doubted, so that a step that something
 else slowed down does not keep them out for ever; trying again is within what may be lost."""
 
-_ROW_SHARE = 0.45  # of a step with one row: what a drafted row is thought to cost at first
+_ROW_SHARE = 0.3  # of a step with one row: what a drafted row is thought to cost at first
 _WEIGHT = 0.2  # of the newest measurement
 
 
