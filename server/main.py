@@ -30,7 +30,7 @@ from hobnob.server.engine.handle import Engine
 from hobnob.server.engine.protocol import Configure, Stepped
 from hobnob.server.engine.state import EngineState, EngineStatus
 from hobnob.server.errors import HobnobError, ModelNotFound, ModelUnavailable
-from hobnob.server.lock import AlreadyServing, Lock
+from hobnob.server.lock import AlreadyServing, Lock, remove_state
 from hobnob.server.models import Model
 from hobnob.server.requests import RunSettings
 from hobnob.server.security import Policy
@@ -101,6 +101,8 @@ def _start(flags: dict[str, Any], *, on_demand: bool) -> Exit:
     _log_to(paths, also_stderr=not on_demand)
     lock = _acquire(paths)
     try:
+        # Of a server that was killed; before we listen, or a client would find us under its name.
+        remove_state(paths.state_file)
         policy = _policy(settings, paths)
         with _bind(settings, on_demand=on_demand) as sock:
             server = _prepare(settings, paths, policy, sock, flags, on_demand=on_demand)

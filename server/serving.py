@@ -87,7 +87,6 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
     """Returns when the server has stopped and everything is closed."""
     lifecycle = Lifecycle()
     _watch_signals(lifecycle, setup.paths)
-    remove_state(setup.paths.state_file)  # of a server that was killed
     reserve.release(setup.paths.reserve_file)
     async with AsyncExitStack() as stack:
         stack.callback(reserve.hold, setup.paths.reserve_file)

@@ -263,3 +263,20 @@ def test_a_lock_held_by_nobody_alive_is_no_obstacle(home: Home) -> None:
     home.paths.state_file.unlink()
     with home.server() as (_, client):
         assert client.get("/health").status_code == 200
+
+
+def test_the_address_of_a_killed_server_is_gone_before_the_next_one_listens(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two may have the same port: a client would take the new server for the old one."""
+    home.paths.make()
+    home.paths.state_file.write_text("{}")
+    there: list[bool] = []
+
+    def bind(*_: object, **__: object) -> None:
+        there.append(home.paths.state_file.exists())
+        raise main.StartError("That is enough.", Exit.CONFIG)
+
+    monkeypatch.setattr(main, "_bind", bind)
+    assert home.run()[0] == Exit.CONFIG
+    assert there == [False]

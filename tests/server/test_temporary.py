@@ -89,12 +89,13 @@ async def test_it_is_in_no_list_no_search_no_comparison_and_no_feed(edge: Edge) 
 
 
 async def test_it_is_deleted_a_little_after_nobody_holds_it(
-    at_once: None, edge: Edge, tmp_path: Path
+    edge: Edge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = await edge.send(WORD, temporary=True)
     id = turn["conversation"]["id"]
     async with edge.client.stream("GET", f"{API}/conversations/{id}/hold") as held:
         assert held.status_code == 200
+        monkeypatch.setattr(temporary, "GRACE_SECONDS", 0.02)
         await edge.call("GET", f"/runs/{turn['run']['id']}/events")
         await asyncio.sleep(0.1)
         assert await left(edge) == [(ME, id)]
