@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from itertools import chain
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 import hobnob
 
@@ -69,3 +72,23 @@ def test_no_tracked_file_is_a_model_or_larger_than_a_megabyte() -> None:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_pinned_versions_are_among_those_that_are_asked_for() -> None:
+    """Else a new machine installs nothing, and one that is set up does not notice."""
+    asked = [
+        *CONFIG["project"]["dependencies"],
+        *chain(*CONFIG["project"]["optional-dependencies"].values()),
+        *chain(*CONFIG["dependency-groups"].values()),
+    ]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line.partition("#")[0].strip() for line in lines]
+    pinned = dict(pin.split("==") for pin in pins if "==" in pin)
+    wanted = [Requirement(one) for one in asked if isinstance(one, str)]
+    wrong = [
+        f"{one}: {pinned[one.name]}"
+        for one in wanted
+        if one.name in pinned and not one.specifier.contains(pinned[one.name].split(" ")[0])
+    ]
+    assert wrong == []
+    assert sum(one.name in pinned for one in wanted) > 10
