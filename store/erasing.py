@@ -53,6 +53,14 @@ class Eraser:
             self._task.cancel()
 
     async def _work(self) -> None:
+        """Once more where something was deleted while the end was being looked for."""
+        while True:
+            woken_at = self._woken_at
+            await self._work_once()
+            if woken_at == self._woken_at or self._closing.is_set():
+                return
+
+    async def _work_once(self) -> None:
         begun_at = _now()
         while (
             rest_s := min(self._woken_at + QUIET_SECONDS, begun_at + LONGEST_SECONDS) - _now()
