@@ -179,8 +179,7 @@ class Connection:
                 return await self._once(method, path, params, body, headers, answer_s)
             except Dropped as dropped:
                 if once:
-                    with suppress(Dropped, ClientError):
-                        await self.revive(start=False)
+                    await self.look()
                 delay = lost.next() if (repeatable or dropped.unsent) and not once else None
                 if delay is None:
                     raise self.unreachable(dropped.reason) from None
@@ -300,6 +299,12 @@ class Connection:
                 raise Dropped(error.message.rstrip(".")) from None
             raise _not_started(error) from None
         return self._server != before
+
+    async def look(self) -> None:
+        """A local server may have another address by now; where it has none, the next try finds
+        the same out."""
+        with suppress(Dropped, ClientError):
+            await self.revive(start=False)
 
     async def restart(self, args: Sequence[str]) -> None:
         """End the local server and start it with other arguments, which hold from then on; with

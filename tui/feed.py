@@ -54,14 +54,7 @@ class Feed:
             if self._failures > QUIET_FAILURES:
                 yield Notice(NoticeKind.RECONNECTING, reason, delay)
             await asyncio.sleep(delay)
-            await self._look()
-
-    async def _look(self) -> None:
-        """A local server may have another address by now."""
-        try:
-            await self._connection.revive(start=False)
-        except (Dropped, ClientError):
-            return  # the next try finds the same out
+            await self._connection.look()
 
     async def _read_once(self) -> AsyncGenerator[ChangePayload | Notice, None]:
         """What one connection brings. Raises Dropped and ClientError."""

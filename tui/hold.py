@@ -34,15 +34,7 @@ async def hold(connection: Connection, path: str) -> None:
         delay = waits.next(asked_s)
         assert delay is not None, "its patience has no end"
         await asyncio.sleep(delay)
-        await _look(connection)
-
-
-async def _look(connection: Connection) -> None:
-    """A local server may have another address by now."""
-    try:
-        await connection.revive(start=False)
-    except (Dropped, ClientError):
-        return  # the next try finds the same out
+        await connection.look()
 
 
 async def _hold_once(connection: Connection, path: str, waits: Backoff) -> None:
