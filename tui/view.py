@@ -6,8 +6,9 @@ read where it is when older messages come in above or the width changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -15,6 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Static
 
 from hobnob.tui import words
@@ -69,6 +71,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._views: list[MessageView] = []
         self._place: Place | None = None
         self._moving = False
+        self._waiting_acts: list[Callable[[], None]] = []
 
     def compose(self) -> ComposeResult:
         with Column(id="column"):
@@ -78,6 +81,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         self.anchor()
         self._say_edges()
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
 
     @property
     def _column(self) -> Column:
@@ -115,8 +119,8 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
             self.anchor()
         else:
             self.release_anchor()
-            self.call_after_refresh(self._to_message, entries[at])
-        self.call_after_refresh(self._fill)
+            self._when_laid_out(partial(self._to_message, entries[at]))
+        self._when_laid_out(self._fill)
 
     async def add(self, entry: Entry) -> None:
         """Show a message after the others; it has just been put at the end of the entries."""
@@ -138,7 +142,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         for view in gone:
             await view.remove()
         self._say_edges()
-        self.call_after_refresh(self._fill)
+        self._when_laid_out(self._fill)
 
     def sync(self, entry: Entry) -> None:
         """Draw what is new in an entry."""
@@ -157,7 +161,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         if self.view_of(entry) is None:
             await self.show(self._entries, at, beyond=self._beyond)
         else:
-            self._to_message(entry)
+            self._when_laid_out(partial(self._to_message, entry))
 
     async def find(self, wanted: Wanted | None, match: Match | None) -> None:
         """Mark what is looked for, and bring one match into view, mounted so far or not."""
@@ -167,7 +171,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
                 number = self._entries.index(match.entry)
                 await self.show(self._entries, number, beyond=self._beyond)
             self.release_anchor()
-            self.call_after_refresh(self._to_match)
+            self._when_laid_out(self._to_match)
         for view in self._views:
             self._mark(view)
 
@@ -228,7 +232,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
                 await one
             await self._trim()
         self._say_edges()
-        self.call_after_refresh(self._moved_to, place)
+        self._when_laid_out(partial(self._moved_to, place))
 
     async def _trim(self) -> None:
         """Unmount what the window has left behind."""
@@ -243,7 +247,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._moving = False
         if not self.following:
             self._restore(place)
-        self.call_after_refresh(self._fill)
+        self._when_laid_out(self._fill)
 
     def _fill(self) -> None:
         """A high screen has room for more than what is mounted at first."""
@@ -257,6 +261,25 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         view = MessageView(entry)
         self._mark(view)
         return view
+
+    def _when_laid_out(self, act: Callable[[], None]) -> None:
+        """Do something that needs the rows of the mounted messages.
+
+        A refresh is not enough: behind a dialog, or while frames are held back, it lays out
+        nothing, and every message would seem to be at the top.
+        """
+        self._waiting_acts.append(act)
+        self.call_after_refresh(self._do_waiting)
+
+    def _laid_out(self, _: Screen) -> None:
+        if self._waiting_acts:
+            self.call_next(self._do_waiting)
+
+    def _do_waiting(self) -> None:
+        if all(view.layout_rows is not None for view in self._views):
+            acts, self._waiting_acts = self._waiting_acts, []
+            for act in acts:
+                act()
 
     def _say_edges(self) -> None:
         earlier, later = self._window.earlier + self._beyond, self._window.later
@@ -283,7 +306,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
 
     def on_resize(self) -> None:
         if not self.following and self._place is not None:
-            self.call_after_refresh(self._restore, self._place)
+            self._when_laid_out(partial(self._restore, self._place))
 
     def _reading(self) -> Place | None:
         """What is at the top of the view now."""

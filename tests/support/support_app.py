@@ -41,7 +41,9 @@ async def until(pilot: Pilot[Any], true: Callable[[], bool]) -> None:
             await pilot.pause()
             return
         await pilot.pause(0.01)
-    raise AssertionError("it did not come about")
+    raise AssertionError(
+        f"it did not come about; {pilot.app.focused!r} has the focus of:\n{screen_text(pilot)}"
+    )
 
 
 async def send(pilot: Pilot[Any], text: str) -> None:

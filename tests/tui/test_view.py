@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from fake_client import FakeClient
-from support_app import running, until
+from support_app import running, screen_text, until
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from hobnob.tui.message import MessageView
 from hobnob.tui.transcript import Entry, draft_entry
@@ -96,3 +97,29 @@ async def test_a_message_that_comes_while_others_are_shown_is_there_once(
         await pilot.pause()
         assert mounted(view) == [*(f"new {number}" for number in range(5)), "late"]
         assert len(view.views) == 6
+
+
+async def test_a_message_gone_to_behind_a_dialog_is_in_view_when_the_dialog_closes(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        pilot.app.push_screen(ModalScreen())
+        await pilot.pause()
+        made = entries("new", 200)
+        await view.show(made, 50)
+        await pilot.pause(0.2)
+        pilot.app.pop_screen()
+        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+        assert mounted(view) == [one.text for one in made[view._window.low : view._window.high]]
+
+
+async def test_a_message_gone_to_while_the_app_holds_its_frames_is_in_view_afterwards(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        with pilot.app.batch_update():
+            await view.show(entries("new", 200), 50)
+            await asyncio.sleep(0.2)
+        await until(pilot, lambda: "new 50 " in screen_text(pilot))
