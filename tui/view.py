@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -271,7 +271,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._waiting_acts.append(act)
         self.call_after_refresh(self._do_waiting)
 
-    def _laid_out(self, _: Screen) -> None:
+    def _laid_out(self, _: Screen[Any]) -> None:
         if self._waiting_acts:
             self.call_next(self._do_waiting)
 
