@@ -8,7 +8,9 @@ step of the same decodes takes alone, which suits any CPU.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 
 FIRST_ROWS = 8
 """While costs are not known."""
@@ -22,6 +24,10 @@ IDLE_STEP_SECONDS = 1.0
 TRUSTED_ROWS = 64
 """A step of prefill alone with fewer rows tells less of what a row costs: most of it is fixed."""
 _WEIGHT = 0.2  # of the newest measurement
+_DECODES_KEPT = 5
+"""Of a number of decodes: the newest steps, whose median counts. A single slow one, such as the
+step during which a long prompt is taken in, would otherwise set the target for all of its steps:
+none of decodes alone comes to correct it."""
 
 
 def _blend(old: float | None, new: float, weight: float = _WEIGHT) -> float:
@@ -36,13 +42,13 @@ class Pace:
     target_s: float = 0.0
     _per_row: float | None = None
     """Seconds of one more prefill row."""
-    _decodes: dict[int, float] = field(default_factory=dict)
-    """Seconds of a step of so many decodes alone."""
+    _decodes: dict[int, deque[float]] = field(default_factory=dict)
+    """Seconds of the newest steps of so many decodes alone."""
 
     def observe(self, decodes: int, prefill_rows: int, seconds: float) -> None:
         """What a step cost."""
         if not prefill_rows:
-            self._decodes[decodes] = _blend(self._decodes.get(decodes), seconds)
+            self._decodes.setdefault(decodes, deque(maxlen=_DECODES_KEPT)).append(seconds)
             return
         rows, weight = prefill_rows, _WEIGHT
         if decodes:
@@ -50,7 +56,7 @@ class Pace:
             if base is None:
                 return
         else:  # its first row costs what the only row of a decode step does
-            base = self._decodes.get(1)
+            base = median(self._decodes[1]) if 1 in self._decodes else None
             if base is not None:
                 rows -= 1
             weight *= min(1.0, rows / TRUSTED_ROWS)
@@ -89,4 +95,4 @@ class Pace:
         if not decodes or not self._decodes:
             return None
         nearest = min(self._decodes, key=lambda known: abs(known - decodes))
-        return self._decodes[nearest] * math.sqrt(max(1.0, decodes / nearest))
+        return median(self._decodes[nearest]) * math.sqrt(max(1.0, decodes / nearest))

@@ -86,6 +86,15 @@ def test_a_long_prompt_whose_rows_become_dear_does_not_make_steps_longer() -> No
     assert max(costs) <= 3.5 * decode
 
 
+def test_one_slow_decode_step_before_a_long_prompt_does_not_make_all_its_steps_long() -> None:
+    pace, machine = Pace(512), Machine(*SMALL_CPU)
+    alone = [machine.step(4, 0) for _ in range(20)]
+    for cost in [*alone, 4 * alone[-1]]:
+        pace.observe(4, 0, cost)
+    steps = run(pace, machine, 4, 60)
+    assert max(cost for _, cost in steps[5:]) <= 3.2 * max(alone)
+
+
 def test_before_anything_is_known_the_first_mixed_step_is_small() -> None:
     assert Pace(512).prefill_rows(4) == FIRST_ROWS
 
