@@ -51,7 +51,7 @@ class ColumnView(Vertical, can_focus=True):
         Binding("end", "to_edge(1)", "To its end", id="column.end"),
         Binding("i", "wish('leave')", "Back to the prompt", id="column.leave"),
     ]
-    HELP = "A column. Enter makes its reply the conversation's; the others stay its versions."
+    HELP = "Enter makes its reply the conversation's; the others stay its versions."
 
     @dataclass
     class Wish(Message):

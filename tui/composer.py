@@ -34,7 +34,7 @@ class Composer(TextArea):
         Binding("ctrl+g", "edit_outside", "Open in $EDITOR", id="composer.editor"),
     ]
     HELP = (
-        "The input. Text is sent as typed. / offers commands and @ files; ↑ ↓ choose, "
+        "Text is sent as typed. / offers commands and @ files; ↑ ↓ choose, "
         "Tab or Enter takes, Esc closes."
     )
 

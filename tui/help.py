@@ -21,6 +21,7 @@ _NAMES = {
     "pagedown": "PgDn",
     "escape": "Esc",
     "slash": "/",
+    "underscore": "_",
     "up": "↑",
     "down": "↓",
     "left": "←",

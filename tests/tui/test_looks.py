@@ -21,6 +21,7 @@ from hobnob.tui.comparisons import ComparisonsScreen
 from hobnob.tui.composer import Composer
 from hobnob.tui.editor import edit
 from hobnob.tui.help import key_name
+from hobnob.tui.help_parts import help_parts
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import describe
 from hobnob.tui.playground import Playground
@@ -181,10 +182,23 @@ def test_every_key_of_ours_can_be_remapped_by_a_name_that_is_unique() -> None:
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("ctrl+pageup", "Ctrl+PgUp"), ("y", "y"), ("escape", "Esc"), ("slash", "/"), ("f1", "F1")],
+    [
+        ("ctrl+pageup", "Ctrl+PgUp"),
+        ("y", "y"),
+        ("escape", "Esc"),
+        ("slash", "/"),
+        ("f1", "F1"),
+        ("ctrl+underscore", "Ctrl+_"),
+    ],
 )
 def test_keys_are_named_as_on_the_keyboard(key: str, name: str) -> None:
     assert key_name(key) == name
+
+
+def test_no_part_of_the_help_repeats_its_heading() -> None:
+    for title, about, _ in help_parts(None, ()):
+        first_sentence = about.partition(".")[0].lower().split()
+        assert not about or set(first_sentence) - set(title.lower().split())
 
 
 def test_the_users_editor_edits_the_text(tmp_path: Path) -> None:
