@@ -31,6 +31,7 @@ from hobnob.tui.drafts import Drafts
 from hobnob.tui.early import EarlyKeys
 from hobnob.tui.help import HelpScreen
 from hobnob.tui.help_parts import help_parts
+from hobnob.tui.key_bar import KeyBar
 from hobnob.tui.library import Library
 from hobnob.tui.line import Connect, Line
 from hobnob.tui.listing import ListingApp
@@ -55,7 +56,14 @@ NARROW_COLUMNS = 84
 """Below this the list of conversations is only shown when it is asked for."""
 CROWDED_COLUMNS = 130
 """The same while the panel is open."""
-KEYS = "Enter send   Ctrl+J new line   Esc stop   Ctrl+S list   Ctrl+P commands   F1 keys"
+KEYS = (
+    "Enter send",
+    "Ctrl+J new line",
+    "Esc stop",
+    "Ctrl+S list",
+    "Ctrl+P commands",
+    "F1 keys",
+)
 
 
 class Desk(Screen[None]):
@@ -133,7 +141,7 @@ class HobnobApp(ListingApp, ComparingApp):
             yield self.CHAT(self.talk, self._drafts, self.prompts, self._early, vi=self._vi)
             yield Panel(self.line, lambda: self.talk.live, lambda: self.connection_words)
         with Horizontal(id="statusbar"):
-            yield Static(KEYS, id="keys", markup=False)
+            yield KeyBar(KEYS)
             yield Static("", id="connection", markup=False)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

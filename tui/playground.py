@@ -27,6 +27,7 @@ from hobnob.tui.column_view import ColumnView
 from hobnob.tui.compare import FEWEST, LETTERS, MOST, Column
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
+from hobnob.tui.key_bar import KeyBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.prompts import Prompts
@@ -35,7 +36,7 @@ from hobnob.tui.transcript import Entry
 from hobnob.tui.trial import Trial
 from hobnob.tui.wrap import shorten
 
-KEYS = "Enter ask   Tab columns: e settings  a add  d differs  Enter keep   F1 keys"
+KEYS = ("Enter ask", "Tab columns: e settings  a add  d differs  Enter keep", "F1 keys")
 
 
 class Playground(Screen[str | None]):
@@ -81,7 +82,7 @@ class Playground(Screen[str | None]):
         yield completions
         yield Composer(self._prompts, completions)
         with Horizontal(id="statusbar"):
-            yield Static(KEYS, id="keys", markup=False)
+            yield KeyBar(KEYS)
 
     async def on_mount(self) -> None:
         self.composer.put(self._prompt)
