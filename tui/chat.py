@@ -382,8 +382,8 @@ class Chat(Versions):
     # ---- stopping -----------------------------------------------------------------------------
 
     @property
-    def busy(self) -> bool:
-        return super().busy or self._between or self._unsent.outgoing is not None
+    def awaited(self) -> bool:
+        return super().awaited or self._between or self._unsent.outgoing is not None
 
     @property
     def coming(self) -> Outgoing | Asked | None:
@@ -417,6 +417,12 @@ class Chat(Versions):
             await self.talk.stop(reply)
         except ClientError as error:
             self.say_trouble(f"Not stopped: {error.message}")
+
+    def _leave_reply(self) -> None:
+        self.workers.cancel_group(self, "follow")
+        self._painter.forget()
+        self._take_back(self._waiting.take_all())
+        self.app.notify("The reply goes on in the version that you left.", timeout=4, markup=False)
 
     # ---- editing ------------------------------------------------------------------------------
 

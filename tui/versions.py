@@ -34,7 +34,12 @@ class Versions(Reading):
     @property
     def busy(self) -> bool:
         """Whether something is on its way to the server or from it, or a reply is being written."""
-        return self.talk.live is not None or self._asked is not None
+        return self.talk.live is not None or self.awaited
+
+    @property
+    def awaited(self) -> bool:
+        """Whether something is on its way that is not on the screen yet."""
+        return self._asked is not None
 
     @property
     def coming(self) -> Outgoing | Asked | None:
@@ -43,7 +48,7 @@ class Versions(Reading):
 
     def say_busy(self) -> None:
         if self.coming is not None or self.talk.live is not None:  # else it is there in a moment
-            self.app.notify("A reply is being written. Esc stops it.", markup=False)
+            self.app.notify("A reply is being written. Ctrl+C stops it.", markup=False)
 
     def edit(self, entry: Entry) -> None:
         """Into the input, to be sent in place of itself."""
@@ -55,6 +60,10 @@ class Versions(Reading):
 
     async def _show(self, at: str | None = None) -> None:
         """The entries are others: show them, at their end or at a message."""
+        raise NotImplementedError
+
+    def _leave_reply(self) -> None:
+        """Another version is shown than the one that is being written, which goes on."""
         raise NotImplementedError
 
     def _stop(self, reply: Entry) -> object:
@@ -77,15 +86,15 @@ class Versions(Reading):
             self.action_find()
         elif what in moves.NAMES:
             await moves.move(what, self)
+        elif what in ("earlier", "later") and not self.awaited:
+            self._asked = Asked(reply=False)
+            self._switch(self._asked, entry, -1 if what == "earlier" else 1)
         elif self.busy:
             self.say_busy()
         elif what == "edit":
             self.edit(entry)
         elif what in ("regenerate", "go_on"):
             self._ask(entry, going_on=what == "go_on")
-        elif what in ("earlier", "later"):
-            self._asked = Asked(reply=False)
-            self._switch(self._asked, entry, -1 if what == "earlier" else 1)
         event.stop()
 
     def regenerate_last(self, *, going_on: bool = False) -> None:
@@ -114,18 +123,23 @@ class Versions(Reading):
             return
         finally:
             self._answered(asked)
-        self._leave_messages()
+        reads = self._leave_messages()
         await self.view.drop_from(len(self.talk.entries) - 1)
         await self._begin(reply)
+        if reads and self.composer.has_focus:
+            self.view.focus_message(reply)
         if asked.cancelled:
             self._stop(reply)
         await self.view.to_end()
 
     @work(group="versions")
     async def _switch(self, asked: Asked, entry: Entry, step: int) -> None:
+        live = self.talk.live
         try:
             shown = await self.talk.switch(entry, step)
             if shown is not None:
+                if live is not None:
+                    self._leave_reply()
                 await self._show(shown.id)
         except ClientError as error:
             self.say_trouble(error.message)
@@ -133,7 +147,9 @@ class Versions(Reading):
             self._answered(asked)
         self._go_on()
 
-    def _leave_messages(self) -> None:
-        """A message that goes away must not take the focus to who knows where."""
-        if isinstance(self.screen.focused, MessageView):
+    def _leave_messages(self) -> bool:
+        """A message that goes away must not take the focus to who knows where. True: one had it."""
+        reads = isinstance(self.screen.focused, MessageView)
+        if reads:
             self.composer.focus()
+        return reads

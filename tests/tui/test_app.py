@@ -6,11 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_client import FakeClient
 from support_app import make_app, running, screen_text, send, until
 from support_documents import DOCUMENTS, HOSTILE
+from textual.pilot import Pilot
 
 from hobnob.server import wire
 from hobnob.tui.app import HobnobApp
@@ -475,9 +477,60 @@ async def test_a_new_reply_stands_beside_the_old_one(client: FakeClient, tmp_pat
         assert "first answer" not in screen_text(pilot)
         client.branches["c0001-m1"] = client.stored["c0001"]
         client.siblings["c0001-m1"] = ["c0001-m1", "r1"]
-        await pilot.press("alt+up", "left")
+        await pilot.press("left")
         await until(pilot, lambda: "first answer" in screen_text(pilot))
         assert client.heads == ["c0001-m1"]
+
+
+async def asked_anew(client: FakeClient, pilot: Pilot[Any]) -> None:
+    """A second reply to the same question is being written."""
+    await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
+    await pilot.press("alt+up", "r")
+    await until(pilot, lambda: pilot.app.talk.live is not None)
+    client.script.start()
+    client.script.text("second ans")
+    await until(pilot, lambda: "second ans" in screen_text(pilot))
+    old = client.stored["c0001"]
+    client.branches["c0001-m1"] = old
+    client.branches["r1"] = [
+        old[0],
+        replace(old[1], id="r1", text="", status="running", run="run1"),
+    ]
+    client.siblings["c0001-m1"] = client.siblings["r1"] = ["c0001-m1", "r1"]
+
+
+async def test_the_reply_before_is_looked_at_while_another_is_written_and_goes_on(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "first answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await asked_anew(client, pilot)
+        assert pilot.app.focused is pilot.app.chat.view.views[-1]
+        await pilot.press("left")
+        await until(pilot, lambda: "first answer" in screen_text(pilot))
+        assert "second ans" not in screen_text(pilot)
+        await until(pilot, lambda: client.script.readers == 0)
+        client.script.text("wer")
+        await pilot.press("right")
+        await until(pilot, lambda: "second answer" in screen_text(pilot))
+        client.script.finish()
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        assert client.heads == ["c0001-m1", "r1"]
+        assert client.cancelled == []
+
+
+async def test_what_waits_for_a_reply_is_in_the_input_when_another_version_is_shown(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "first answer")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await asked_anew(client, pilot)
+        await pilot.press("i", *"then", "enter")
+        await until(pilot, lambda: "1 waiting to be sent" in screen_text(pilot))
+        await pilot.press("alt+up", "left")
+        await until(pilot, lambda: "first answer" in screen_text(pilot))
+        assert pilot.app.chat.composer.text == "then"
+        assert len(client.sent) == 1
 
 
 def cut_talk(client: FakeClient) -> None:

@@ -57,7 +57,7 @@ async def test_a_message_on_its_way_arrives_whatever_command_is_entered(
         gate = held(client, "send")
         await enters(pilot, "first")
         await enters(pilot, command)
-        await until(pilot, lambda: "Esc stops it" in screen_text(pilot))
+        await until(pilot, lambda: "Ctrl+C stops it" in screen_text(pilot))
         gate.set()
         await until(pilot, lambda: pilot.app.talk.live is not None)
         client.script.finish()
@@ -163,7 +163,7 @@ async def test_a_version_that_is_fetched_keeps_messages_waiting_and_is_fetched_o
         await pilot.press("alt+up", "left", "left", "i")
         await enters(pilot, "next")
         await until(pilot, lambda: "1 waiting to be sent" in screen_text(pilot))
-        assert "Esc stops it" not in screen_text(pilot)
+        assert "Ctrl+C stops it" not in screen_text(pilot)
         gate.set()
         await until(pilot, counted(client.sent, 1))
         assert len(client.heads) == 1
