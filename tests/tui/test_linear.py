@@ -300,6 +300,30 @@ async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
         await session.until("Two.\r\nYou: typed ahead")
 
 
+@pytest.mark.parametrize(
+    ("command", "answer"), [("/help", "/search: search all"), ("/quit", "To go on with this")]
+)
+async def test_a_command_typed_during_a_reply_is_seen_and_done_after_it(
+    server: FakeServer, hobnob: Cli, command: str, answer: str
+) -> None:
+    async def waits(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+        await writer.drain()
+        await session.until("One.")
+        session.type(f"{command}\r")
+        await asyncio.sleep(0.5)
+        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
+
+    server.events = reply_events("One. ", "Two.")
+    server.scripts[EVENTS].append(waits)
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.until("You: ")
+        session.type("hi\r")
+        await session.until(f" Two.\r\nYou: {command}\r\n")
+        await session.until(answer)
+    assert sent(server) == ["hi"]
+
+
 async def test_what_is_typed_before_it_has_begun_is_sent_at_each_enter(
     server: FakeServer, hobnob: Cli
 ) -> None:
