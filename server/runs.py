@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,9 @@ from hobnob.store.values import LIVE, Damaged, LoggedEvent, Run, Stale, Turn, Wr
 
 CANCEL_SECONDS = 5.0
 """How long a deleted conversation's runs may take to end before they are dropped."""
+
+NOTE_SECONDS = 2.0
+"""How long the answer to a cancel waits for the disk."""
 
 DRAIN_SECONDS = 0.8
 """How long a stop waits for the log to take what has been received."""
@@ -94,7 +98,8 @@ class Runs:
         await self.recover()
 
     async def recover(self) -> None:
-        """Runs of an earlier server go on; those older than the bound end failed, text kept."""
+        """Runs of an earlier server go on; those older than the bound end failed, and those that
+        were being cancelled end so. Their text is kept."""
         now = asyncio.get_running_loop().time()
         for run in await self._store.in_flight():
             try:
@@ -110,7 +115,10 @@ class Runs:
             # A long reply is not old: what counts is how long nobody has worked on it.
             alive_at = max(run.created_at, self._store.last_written_ms)
             age_s = (self._now_ms() - alive_at) / 1000
-            if age_s > self._settings.recover_age_s:
+            if run.cancel_asked:
+                live.cancelled = True
+                live.finish(live.ending_here(wire.StopReason.CANCELLED))
+            elif age_s > self._settings.recover_age_s:
                 why = wire.Failure(recovery.INTERRUPTED, "The server was stopped for too long.")
                 live.finish(live.ending_here(wire.StopReason.ERROR, why))
             self._dispatch.enter(live)
@@ -309,12 +317,22 @@ class Runs:
         return _reader(log, after, run.message)
 
     async def cancel(self, owner: str, run_id: str) -> None:
-        """Idempotent; the end comes through the log. Raises NotFound (store.values)."""
+        """Idempotent; the end comes through the log. Raises NotFound, Closed (store.values).
+
+        The wish is stored when this returns, so that it outlives this process. Where the store
+        cannot write, or not soon, it holds in memory only, and `Run.cancel_asked` says so.
+        """
         live = self._find(owner, run_id)
         if live is None:
             live = await self._entered(await self._store.run(owner, run_id))
-        if live is not None:
-            self._dispatch.cancel(live)
+        if live is None:
+            return
+        self._dispatch.cancel(live)
+        if not live.cancelled:  # it had ended by itself
+            return
+        with suppress(WriteFailed, TimeoutError):
+            async with asyncio.timeout(NOTE_SECONDS):
+                await self._store.ask_cancel(owner, run_id)
 
     async def cancel_conversation(self, owner: str, conversation: str) -> None:
         """Ends its live runs and forgets the ended ones: before a conversation is deleted."""

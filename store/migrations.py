@@ -171,6 +171,12 @@ def m005_temporary(db: Database) -> None:
     db.execute("CREATE INDEX conversations_temporary ON conversations (n) WHERE temporary = 1")
 
 
+@migrations()
+def m006_cancel_asked(db: Database) -> None:
+    """Runs that are to end, so that they end also where their server dies before that."""
+    db.execute("ALTER TABLE runs ADD COLUMN cancel_asked INTEGER NOT NULL DEFAULT 0")
+
+
 def migrate(conn: sqlite3.Connection) -> None:
     """Applies what is pending, inside the caller's transaction: all of it or nothing."""
     assert conn.in_transaction, "two processes must not migrate at once"

@@ -14,7 +14,7 @@ from hobnob.store.values import QUEUED, RUNNING, NewRun, NotFound, Run, RunEnd
 _COLUMNS = """
     SELECT r.id, r.owner, c.id AS conversation, m.id AS message, r.api, r.model, r.params,
         r.prompt, r.vocab_hash, r.template_hash, r.class, r.status, r.stop_reason, r.attempts,
-        r.created_at, r.ended_at, r.error
+        r.created_at, r.ended_at, r.error, r.cancel_asked
     FROM runs r JOIN messages m ON m.n = r.message JOIN conversations c ON c.n = m.conversation
 """
 
@@ -83,6 +83,11 @@ def set_attempt(conn: sqlite3.Connection, ids: Sequence[str]) -> None:
     )
 
 
+def ask_cancel(conn: sqlite3.Connection, n: int) -> None:
+    """It is not to go on, whatever becomes of the process that works on it."""
+    conn.execute("UPDATE runs SET cancel_asked = 1 WHERE n = ? AND ended_at IS NULL", (n,))
+
+
 def finish(conn: sqlite3.Connection, n: int, end: RunEnd, *, now: int) -> None:
     """The prompt goes: it is made anew from the messages, and is as long as all of them."""
     conn.execute(
@@ -111,4 +116,5 @@ def _value(row: sqlite3.Row) -> Run:
         created_at=row["created_at"],
         ended_at=row["ended_at"],
         error=row["error"],
+        cancel_asked=bool(row["cancel_asked"]),
     )

@@ -18,6 +18,7 @@ MIGRATION_NAMES = (
     "m003_message_tree",
     "m004_pinned",
     "m005_temporary",
+    "m006_cancel_asked",
 )
 """All that this version knows, in order; append-only like migrations.py, and tested against it."""
 

@@ -307,6 +307,10 @@ class Store:
         if run_ids:
             await self._db.write(lambda c: runs.set_attempt(c, run_ids))
 
+    async def ask_cancel(self, owner: str, id: str) -> None:
+        """The run is not to go on after this process, unless it has ended."""
+        await self._db.write(lambda c: runs.ask_cancel(c, runs.find(c, owner, id)), durable=True)
+
     async def run(self, owner: str, id: str) -> Run:
         return await self._db.read(lambda c: runs.get(c, runs.find(c, owner, id)))
 

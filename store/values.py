@@ -143,6 +143,7 @@ class Run:
     created_at: int
     ended_at: int | None = None
     error: str | None = None
+    cancel_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,25 @@ from hobnob.store.values import LoggedEvent
 WHOLE = "Hello, world!"
 
 
+async def test_a_cancel_that_was_answered_holds_where_the_server_dies_before_the_end(
+    tmp_path: Path,
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        reader = await bench.runs.follow(OWNER, turn.run.id)
+        bench.engine.step()
+        await next_of(reader, wire.BlockDelta)
+        await bench.runs.cancel(OWNER, turn.run.id)  # and the engine never comes to it
+        assert (await bench.store.run(OWNER, turn.run.id)).cancel_asked
+    async with bench_at(tmp_path) as bench:
+        assert not bench.engine.submitted
+        events = await bench.read_all(turn.run.id)
+        assert stop_of(events) == wire.MessageStop("cancelled", "cancelled")
+        assert text_of(events) == "Hello"
+        reply = await bench.saved(turn)
+        assert (reply.status, reply.text) == ("cancelled", "Hello")
+
+
 async def test_a_run_goes_on_under_its_id_after_a_restart_of_the_server(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
         turn = await bench.send(options={"seed": 9, "stop": ["END"], "logit_bias": {"5": 1}})

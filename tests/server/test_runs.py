@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from support_runs import (
     types_of,
 )
 
-from hobnob.server import wire
+from hobnob.server import runs, wire
 from hobnob.server.engine.protocol import Finish, Output
 from hobnob.server.errors import (
     Gone,
@@ -205,6 +207,22 @@ async def test_a_reader_that_is_cancelled_ends_neither_the_run_nor_its_own_curso
         bench.engine.finish_all()
         assert text_of(await drain(reader)) == WHOLE
         assert (await bench.saved(turn)).text == WHOLE
+
+
+async def test_a_cancel_holds_in_memory_where_the_disk_does_not_take_it_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        bench.engine.step()
+        with closing(sqlite3.connect(tmp_path / "hobnob.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # the disk does not answer
+            monkeypatch.setattr(runs, "NOTE_SECONDS", 0.05)
+            await bench.runs.cancel(OWNER, turn.run.id)
+            assert not (await bench.store.run(OWNER, turn.run.id)).cancel_asked
+            bench.engine.step()
+            other.execute("ROLLBACK")
+        assert (await bench.saved(turn)).status == "cancelled"
 
 
 async def test_cancel_keeps_the_text_and_is_idempotent(tmp_path: Path) -> None:

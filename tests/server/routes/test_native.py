@@ -266,7 +266,8 @@ async def test_only_cancel_ends_a_run_and_twice_is_fine(tmp_path: Path) -> None:
             await anext(answer.aiter_bytes())
         assert edge.runs.live_count == 1  # stopping to read is not stopping the run
         for _ in range(2):
-            assert (await edge.call("POST", f"/runs/{run}/cancel")).status_code == 202
+            answer = await edge.call("POST", f"/runs/{run}/cancel")
+            assert answer.status_code == 202 and answer.json()["cancel_asked"]
         events = await stream(edge, run)
         assert json.loads(events[-1]["data"])["status"] == "cancelled"
         assert (await edge.call("GET", f"/runs/{run}")).json()["status"] == "cancelled"
