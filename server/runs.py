@@ -306,11 +306,12 @@ class Runs:
             found = None if live is None else Followable.of(live)
         if found is not None:
             return _reader(found.log, after, found.message)
-        if await self._store.log_pruned(owner, run_id):
+        events = await self._store.whole_log(owner, run_id)
+        if events is None:
             raise Gone("The log of this run was pruned.", message_id=run.message)
         log = RunLog()
         try:
-            entries = recovery.entries_of(await self._store.events(owner, run_id))
+            entries = recovery.entries_of(events)
         except recovery.LogUnreadable:
             raise Gone("The log of this run is damaged.", message_id=run.message) from None
         log.publish(entries, ended=True)

@@ -330,12 +330,18 @@ class Store:
     # ---- the log ----
 
     async def events(self, owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
-        """The run's events numbered above `after`; none once the log is pruned."""
+        """The run's events numbered above `after`; none once the log is pruned (`whole_log` tells)."""
         after = min(after, 2**63 - 1)  # SQLite's largest; there are never so many
         return await self._db.read(lambda c: log.events(c, runs.find(c, owner, run_id), after))
 
-    async def log_pruned(self, owner: str, run_id: str) -> bool:
-        return await self._db.read(lambda c: runs.is_log_pruned(c, runs.find(c, owner, run_id)))
+    async def whole_log(self, owner: str, run_id: str) -> list[LoggedEvent] | None:
+        """All of the run's events; None once the log is pruned."""
+
+        def read(c: Connection) -> list[LoggedEvent] | None:
+            run = runs.find(c, owner, run_id)
+            return None if runs.is_log_pruned(c, run) else log.events(c, run, 0)
+
+        return await self._db.read(read)
 
     async def prune(self, older_than_ms: int) -> int:
         """Drops the logs of runs that ended longer ago than this; how many it were."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import FIRST_TOKEN, FakeEngine
@@ -27,6 +28,7 @@ from hobnob.server.errors import (
     PromptTooLong,
     ServerStopping,
 )
+from hobnob.store.database import Database
 from hobnob.store.values import NotFound
 
 WHOLE = "Hello, world!"
@@ -182,6 +184,28 @@ async def test_a_pruned_log_is_gone_and_names_the_message(tmp_path: Path) -> Non
         with pytest.raises(Gone) as gone:
             await bench.runs.follow(OWNER, turn.run.id)
         assert gone.value.message_id == turn.reply.id
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+async def test_a_log_that_is_pruned_while_it_is_looked_for_is_whole_or_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    async with bench_at(tmp_path, finished_kept=0) as bench:
+        turn = await bench.send()
+        await bench.finish(turn)
+        await bench.saved(turn)
+        read, before = Database.read, iter(range(reads))
+
+        async def read_then_prune(database: Database, function: Any) -> Any:
+            found = await read(database, function)
+            if next(before, None) == reads - 1:
+                await bench.store.prune(-1)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "read", read_then_prune)
+            with suppress(Gone):
+                assert text_of(await bench.read_all(turn.run.id)) == WHOLE
 
 
 async def test_runs_of_another_owner_are_not_found(tmp_path: Path) -> None:

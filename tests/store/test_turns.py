@@ -184,7 +184,7 @@ async def test_what_belongs_to_another_owner_is_not_found(store: Store) -> None:
         lambda: store.begin_reply("other", place, parent=turn.message.id, run=new_run()),
         lambda: store.run("other", turn.run.id),
         lambda: store.events("other", turn.run.id),
-        lambda: store.log_pruned("other", turn.run.id),
+        lambda: store.whole_log("other", turn.run.id),
         lambda: store.branch("other", place),
         lambda: store.messages("other", place),
         lambda: store.message("other", turn.message.id),
@@ -342,11 +342,10 @@ async def test_old_logs_are_pruned_and_the_replies_stay(store: Store, clock: Set
     assert await store.prune(older_than_ms=1_000) == 1
     assert await store.prune(older_than_ms=1_000) == 0
     assert await store.events(ME, old.run.id) == []
-    assert await store.log_pruned(ME, old.run.id)
+    assert await store.whole_log(ME, old.run.id) is None
     assert (await store.message(ME, old.reply.id)).text == "kept"
     for turn in (young, live):
-        assert not await store.log_pruned(ME, turn.run.id)
-        assert await store.events(ME, turn.run.id)
+        assert await store.whole_log(ME, turn.run.id) == await store.events(ME, turn.run.id) != []
 
 
 async def test_pruning_takes_any_number_of_runs(store: Store, clock: SettableClock) -> None:
