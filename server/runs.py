@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -331,9 +330,13 @@ class Runs:
         self._dispatch.cancel(live)
         if not live.cancelled:  # it had ended by itself
             return
-        with suppress(WriteFailed, TimeoutError):
+        try:
             async with asyncio.timeout(NOTE_SECONDS):
                 await self._store.ask_cancel(owner, run_id)
+        except Stale:  # another server goes on with it, and does not know
+            raise
+        except (WriteFailed, TimeoutError):
+            return
 
     async def cancel_conversation(self, owner: str, conversation: str) -> None:
         """Ends its live runs and forgets the ended ones: before a conversation is deleted."""

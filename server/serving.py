@@ -90,7 +90,11 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
     reserve.release(setup.paths.reserve_file)
     async with AsyncExitStack() as stack:
         stack.callback(reserve.hold, setup.paths.reserve_file)
-        store = await Store.open(setup.paths.database, full=setup.full_durability)
+        store = await Store.open(
+            setup.paths.database,
+            full=setup.full_durability,
+            on_taken_over=lambda: _taken_over(lifecycle),
+        )
         stack.push_async_callback(store.close)
         await engine.start()
         stack.push_async_callback(engine.close)
@@ -202,6 +206,13 @@ async def _forget_temporary(temporary: Temporary) -> None:
             await temporary.delete_all()
     except (TimeoutError, StoreError):
         log.warning("temporary conversations are deleted by the next server")
+
+
+def _taken_over(lifecycle: Lifecycle) -> None:
+    """Nothing can be stored here any more, and what is shown would soon be old."""
+    if not lifecycle.stopping:
+        log.error("another server has taken over the database")
+        lifecycle.fail()
 
 
 async def _prune_logs(store: Store) -> None:

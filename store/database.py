@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hobnob.store import schema
 from hobnob.store.gate import gate
-from hobnob.store.values import Closed
+from hobnob.store.values import Closed, Stale
 from hobnob.store.writer import Writer
 
 LOCK_WAIT_SECONDS = 30.0
@@ -38,10 +38,17 @@ class Database:
     """Of one event loop. `open` first; `close` may be called at any time and again."""
 
     def __init__(
-        self, path: Path, *, wait_s: float = LOCK_WAIT_SECONDS, full: bool = False
+        self,
+        path: Path,
+        *,
+        wait_s: float = LOCK_WAIT_SECONDS,
+        full: bool = False,
+        on_taken_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """`full`: writes that ask for it outlive a loss of power (writer.py)."""
+        """`full`: writes that ask for it outlive a loss of power (writer.py). `on_taken_over` is
+        called with each write that is refused as Stale."""
         self.path = path
+        self._on_taken_over = on_taken_over
         self._writer = Writer(path, wait_s=wait_s, full=full)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._local = threading.local()
@@ -58,7 +65,9 @@ class Database:
         What it raises rolls everything back and comes out here. Queued by the call itself;
         cancelling the wait does not cancel the write.
         """
-        return self._writer.submit(function, transaction=True, durable=durable)
+        future = self._writer.submit(function, transaction=True, durable=durable)
+        future.add_done_callback(self._written)
+        return future
 
     def outside(self, function: Function[T]) -> asyncio.Future[T]:
         """Runs function(writer's connection) between transactions, for what can't be in one."""
@@ -105,6 +114,10 @@ class Database:
         self._writer.close()
         await asyncio.to_thread(self._close_readers)
         await asyncio.to_thread(self._writer.join, CLOSE_WRITER_SECONDS)
+
+    def _written(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() and isinstance(future.exception(), Stale):
+            self._on_taken_over()
 
     # ---- the readers' threads ----
 

@@ -77,13 +77,21 @@ class Store:
         say only when somebody last looked, so they count where nothing else is known."""
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock = utc_ms, full: bool = False) -> Self:
+    async def open(
+        cls,
+        path: Path,
+        *,
+        clock: Clock = utc_ms,
+        full: bool = False,
+        on_taken_over: Callable[[], None] = lambda: None,
+    ) -> Self:
         """Creates or migrates the database; earlier openers' writes are refused from now on.
 
-        `full`: a message and the end of a reply, once acknowledged, outlive a loss of power.
+        `full`: a message, a cancel and the end of a reply, once acknowledged, outlive a loss of
+        power. `on_taken_over` is called when a write is refused because of a later opener.
         Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
         """
-        database = Database(path, full=full)
+        database = Database(path, full=full, on_taken_over=on_taken_over)
         store = cls(database, clock, _last_written_ms(path))
         try:
             await database.open()
@@ -330,7 +338,7 @@ class Store:
     # ---- the log ----
 
     async def events(self, owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
-        """The run's events numbered above `after`; none once the log is pruned (`whole_log` tells)."""
+        """The run's events numbered above `after`; none once the log is pruned."""
         after = min(after, 2**63 - 1)  # SQLite's largest; there are never so many
         return await self._db.read(lambda c: log.events(c, runs.find(c, owner, run_id), after))
 

@@ -174,10 +174,10 @@ async def test_a_log_that_cannot_be_read_is_ended_and_its_readers_are_sent_to_th
     store = await FaultyStore.open(tmp_path / "hobnob.db")
     real = store.events
 
-    async def damaged(owner: str, run_id: str, after: int = 0) -> list[LoggedEvent]:
-        return damage(await real(owner, run_id, after))
+    async def damaged(owner: str, run_id: str) -> list[LoggedEvent]:
+        return damage(await real(owner, run_id))
 
-    store.events = damaged  # type: ignore[method-assign]
+    store.events = store.whole_log = damaged  # type: ignore[method-assign,assignment]
     runs = Runs(store, FakeEngine(), RunSettings(), now_ms=utc_ms)
     await runs.start()
     reply = await store.message(OWNER, turn.reply.id)

@@ -374,6 +374,19 @@ def numbered(stream: str) -> dict[str, str]:
     return {block.rpartition("\nid: ")[2].split("\n")[0]: block for block in blocks}
 
 
+async def test_a_server_without_replies_ends_too_once_it_finds_that_another_took_over(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as server:
+        other = await Store.open(server.paths.database)  # as one that found no lock
+        answer = await server.client.post(f"{API}/conversations", json={})
+        assert answer.status_code == 507
+        code, said = await server.ended()
+        assert code == 1 and "another server has taken over" in said
+        assert "Traceback" not in said
+        await other.close()
+
+
 async def test_a_server_that_slept_while_another_took_over_shows_nothing_of_its_own_and_ends(
     tmp_path: Path,
 ) -> None:
