@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from hobnob.server.capacity import Capacity
 from hobnob.server.config import Config, ConfigError
 from hobnob.server.engine.absent import AbsentEngine
 from hobnob.server.engine.handle import Engine
+from hobnob.server.engine.process import WORKER, EngineProcess
 from hobnob.server.engine.protocol import Configure, Stepped
 from hobnob.server.engine.state import EngineState, EngineStatus
 from hobnob.server.errors import HobnobError, ModelNotFound, ModelUnavailable
@@ -320,7 +322,7 @@ def _engine(
         return AbsentEngine(failure, _snapshots_folder(settings, paths))
     snapshots = _snapshots_folder(settings, paths)
     configure = _configure(settings, bounds, chosen, snapshots, draft)
-    engine = Engine(configure, log_path=paths.engine_log)
+    engine = Engine(configure, partial(EngineProcess.spawn, WORKER, paths.engine_log))
     engine.listen(_Remembering(paths.state_dir / LAST_MODEL, chosen))
     return engine
 

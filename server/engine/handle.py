@@ -8,7 +8,7 @@ Event loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from msgspec import structs
 
 from hobnob.server.engine import snapshot_files
 from hobnob.server.engine.lookups import Lookups
-from hobnob.server.engine.process import WORKER, BadFrame, EngineProcess
+from hobnob.server.engine.process import BadFrame, EngineProcess
 from hobnob.server.engine.protocol import (
     Cancel,
     ChatMessage,
@@ -49,6 +49,9 @@ ANSWER_RETRY_SECONDS = 5
 
 _T = TypeVar("_T")
 
+Spawn = Callable[[], Awaitable[EngineProcess]]
+"""Starts a process. Raises OSError where none can be started."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -65,18 +68,9 @@ class Patience:
 
 
 class Engine:
-    def __init__(
-        self,
-        configure: Configure,
-        *,
-        log_path: Path,
-        command: Sequence[str] = WORKER,
-        patience: Patience | None = None,
-    ):
-        """`command` gets the number of its socket as its last argument."""
+    def __init__(self, configure: Configure, spawn: Spawn, *, patience: Patience | None = None):
         self._configure = configure
-        self._log_path = log_path
-        self._command = command
+        self._spawn = spawn
         self._patience = patience or Patience()
         limits = [limit for limit in (configure.n_ctx, configure.n_cells) if limit > 0]
         self._status = EngineStatus(n_ctx_limit=min(limits, default=0))
@@ -199,7 +193,7 @@ class Engine:
     async def _live(self) -> str:
         """From the start of one process to its death; why it died."""
         try:
-            process = await EngineProcess.spawn(self._command, self._log_path)
+            process = await self._spawn()
         except OSError as error:
             return f"The engine process cannot be started: {error.strerror or error}."
         self._process = process
@@ -239,13 +233,16 @@ class Engine:
 
     async def _watch(self, process: EngineProcess) -> None:
         """Kills a process that gives no sign of life while there is work for it."""
+        # Whatever begins meanwhile is given at least as long, so no limit is passed in sleep.
+        shortest = min(self._patience.step_s, self._patience.load_s)
         while True:
             limit = self._limit_s()
             silent = _now() - self._alive_at
             if limit is not None and silent >= limit:
                 process.kill(f"it did not react for {silent:.0f} s")
                 return
-            await asyncio.sleep(max(min((limit or 1.0) - silent, 1.0), 0.01))
+            left = shortest if limit is None else min(limit - silent, shortest)
+            await asyncio.sleep(max(left, 0.01))
 
     def _limit_s(self) -> float | None:
         """How long it may be silent now; None while it has nothing to do."""

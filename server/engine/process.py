@@ -64,7 +64,8 @@ class EngineProcess:
 
     @classmethod
     async def spawn(cls, command: Sequence[str], log_path: Path) -> EngineProcess:
-        """Raises OSError where the process or its log cannot be made."""
+        """`command` gets the number of its socket as its last argument. Raises OSError where the
+        process or its log cannot be made."""
         ours, theirs = socket.socketpair()
         try:
             log = _open_log(log_path)
@@ -115,10 +116,14 @@ class EngineProcess:
                 raise BadFrame(str(error)) from error
 
     def kill(self, why: str) -> None:
-        """Ends it at once; works on a stopped process too. `why` becomes the reason."""
+        """Ends it at once; works on a stopped process too. `why` becomes the reason.
+
+        Its frames end here too: a process that a driver holds keeps its side of the socket open.
+        """
         if self._process.returncode is None:
             self._killed_for = self._killed_for or why
             self._process.kill()
+            self._writer.transport.abort()
 
     async def wait(self, seconds: float) -> str:
         """Waits for its end, kills it when that takes longer, and says in words how it ended."""

@@ -29,12 +29,18 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def test_the_histories_hold_every_kind_of_fault() -> None:
-    happened = "\n".join(line for seed in range(60) for line in simulate(seed))
+    happened = "\n".join(line for seed in range(80) for line in simulate(seed))
     for what in (
         "accepted",
         "refused",
+        "left before the answer",
         "engine dies",
+        "engine breaks off",
+        "engine hangs",
+        "engine is lost",
+        "engine raves",
         "engine cannot load",
+        "no process can be started",
         "disk full: True",
         "disk hangs",
         "died after a commit",
@@ -44,6 +50,19 @@ def test_the_histories_hold_every_kind_of_fault() -> None:
         "step of 3",
     ):
         assert what in happened, what
+
+
+def test_a_frame_that_is_sent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stream that begins again at the wrong place would do."""
+    from hobnob.server.routes import native
+
+    def early(after: int | None, last_event_id: str | None) -> int:
+        return max(int(last_event_id or 0) - 1, 0)
+
+    monkeypatch.setattr(native, "cursor", early)
+    with pytest.raises(AssertionError):
+        for seed in range(20):
+            Simulation(seed).run()
 
 
 def test_a_promise_that_is_broken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ class FakeEngine:
     def step(self, *runs: str) -> None:
         """One step in which the given runs (or all) get one piece, or their end."""
         chosen = [self.runs[run] for run in runs] if runs else list(self.runs.values())
-        self.report(*(self._advance(run) for run in chosen))
+        self.report(*(advance(run, self.script) for run in chosen))
 
     def finish_all(self) -> None:
         """Steps until no run is left."""
@@ -207,31 +207,6 @@ class FakeEngine:
             assert self._status.failure is not None
             raise ModelUnavailable(self._status.failure.message)
 
-    def _advance(self, run: FakeRun) -> Output:
-        submit = run.submit
-        replayed = None
-        if submit.emitted and not run.told_replay:
-            replayed = "".join(self.script[: len(submit.emitted)])
-            run.told_replay = True
-        if run.cancelled:
-            return Output(submit.run, replayed=replayed, finish=self._finish(run, "cancelled"))
-        limit = submit.sampling.max_tokens or len(self.script) + 1
-        if run.at >= len(self.script):
-            return Output(submit.run, replayed=replayed, finish=self._finish(run, "end_turn"))
-        piece, token = self.script[run.at], FIRST_TOKEN + run.at
-        run.at += 1
-        finish = self._finish(run, "max_tokens") if run.at >= limit else None
-        return Output(submit.run, [token], piece, replayed, finish=finish)
-
-    def _finish(self, run: FakeRun, reason: str) -> Finish:
-        return Finish(
-            reason,
-            prompt_tokens=len(run.submit.prompt),
-            completion_tokens=run.at,
-            prefill_s=0.5,
-            first_decode_s=0.25,
-        )
-
     def _stepped(self, stepped: Stepped) -> None:
         for listener in self._listeners:
             listener.on_stepped(stepped)
@@ -240,6 +215,34 @@ class FakeEngine:
         self._status = status
         for listener in self._listeners:
             listener.on_status(status)
+
+
+def advance(run: FakeRun, script: Sequence[str]) -> Output:
+    """One step of one run: its next piece, or its end."""
+    submit = run.submit
+    replayed = None
+    if submit.emitted and not run.told_replay:
+        replayed = "".join(script[: len(submit.emitted)])
+        run.told_replay = True
+    if run.cancelled:
+        return Output(submit.run, replayed=replayed, finish=_finish(run, "cancelled"))
+    limit = submit.sampling.max_tokens or len(script) + 1
+    if run.at >= len(script):
+        return Output(submit.run, replayed=replayed, finish=_finish(run, "end_turn"))
+    piece, token = script[run.at], FIRST_TOKEN + run.at
+    run.at += 1
+    finish = _finish(run, "max_tokens") if run.at >= limit else None
+    return Output(submit.run, [token], piece, replayed, finish=finish)
+
+
+def _finish(run: FakeRun, reason: str) -> Finish:
+    return Finish(
+        reason,
+        prompt_tokens=len(run.submit.prompt),
+        completion_tokens=run.at,
+        prefill_s=0.5,
+        first_decode_s=0.25,
+    )
 
 
 def prompt_of(messages: list[ChatMessage]) -> list[int]:

@@ -8,15 +8,19 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import fake_worker
 import pytest
+from simulated_worker import SimulatedWorker
+from virtual_loop import VirtualLoop
 
 from hobnob.server.engine import snapshot_files
 from hobnob.server.engine.absent import AbsentEngine
 from hobnob.server.engine.handle import Engine, Patience
-from hobnob.server.engine.process import MAX_LOG_BYTES
+from hobnob.server.engine.process import MAX_LOG_BYTES, EngineProcess
 from hobnob.server.engine.protocol import ChatMessage, Configure, Sampling, Stepped, Submit
 from hobnob.server.engine.state import EngineState, EngineStatus
 from hobnob.server.errors import (
@@ -79,8 +83,7 @@ async def engine_at(
     command = [sys.executable, fake_worker.__file__, mode]
     engine = Engine(
         Configure("/models/fake.gguf", n_ctx=1024),
-        log_path=tmp_path / "logs" / "engine.log",
-        command=command,
+        partial(EngineProcess.spawn, command, tmp_path / "logs" / "engine.log"),
         patience=patience,
     )
     witness = Witness(engine)
@@ -163,8 +166,7 @@ async def test_a_deleted_conversation_leaves_no_file_whatever_the_engine_does(
     command = [sys.executable, fake_worker.__file__, mode]
     engine = Engine(
         Configure("/models/fake.gguf", snapshot_folder=str(folder)),
-        log_path=tmp_path / "engine.log",
-        command=command,
+        partial(EngineProcess.spawn, command, tmp_path / "engine.log"),
         patience=PATIENCE,
     )
     write("stays")
@@ -226,6 +228,37 @@ async def test_a_stopped_process_is_killed_too(tmp_path: Path) -> None:
         witness.engine.submit(submit("r1"))
         await witness.until_ready(restarts=1)
         assert "did not react" in witness.deaths[0]
+
+
+def test_a_process_that_a_driver_holds_is_left_and_another_one_started() -> None:
+    """It is killed and does not end, so its side of the socket stays open."""
+    workers: list[SimulatedWorker] = []
+
+    async def spawn() -> EngineProcess:
+        number = len(workers) + 1
+        workers.append(
+            SimulatedWorker(["x"], Random(1), number, calm=True, submitted=lambda submit: None)
+        )
+        return workers[-1].as_process()
+
+    async def held() -> None:
+        engine = Engine(Configure("x"), spawn, patience=Patience(step_s=10.0))
+        witness = Witness(engine)
+        await engine.start()
+        await witness.until_ready()
+        workers[0].hangs = workers[0].unkillable = True
+        engine.submit(submit("r1"))
+        await witness.until_ready(restarts=1)
+        assert ["a driver may be holding it" in death for death in witness.deaths] == [True]
+        engine.submit(submit("r1"))
+        workers[1].drain()
+        workers[1].step(["r1"])
+        await witness.until(lambda: bool(witness.steps))
+        await engine.close()
+
+    loop = VirtualLoop()
+    loop.run_until_complete(held())
+    loop.close()
 
 
 async def test_an_idle_engine_may_be_silent(tmp_path: Path) -> None:
@@ -300,9 +333,8 @@ async def test_dying_again_and_again_while_loading_is_a_failed_engine(tmp_path: 
 
 
 async def test_a_program_that_is_not_there_is_a_failed_engine(tmp_path: Path) -> None:
-    engine = Engine(
-        Configure("x"), log_path=tmp_path / "e.log", command=["/nowhere"], patience=PATIENCE
-    )
+    spawn = partial(EngineProcess.spawn, ["/nowhere"], tmp_path / "e.log")
+    engine = Engine(Configure("x"), spawn, patience=PATIENCE)
     witness = Witness(engine)
     await engine.start()
     await witness.until(lambda: engine.status.state is EngineState.FAILED)
@@ -337,7 +369,8 @@ async def test_closing_ends_a_process_that_will_not_go_and_refuses_what_waits(
 
 
 async def test_it_can_be_closed_before_it_was_started(tmp_path: Path) -> None:
-    await Engine(Configure("x"), log_path=tmp_path / "e.log").close()
+    spawn = partial(EngineProcess.spawn, ["/nowhere"], tmp_path / "e.log")
+    await Engine(Configure("x"), spawn).close()
 
 
 async def test_the_log_is_private_and_bounded(tmp_path: Path) -> None:
