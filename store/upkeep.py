@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from hobnob.store import schema
-from hobnob.store.values import WriteFailed
+from hobnob.store.values import Damaged, WriteFailed
 
 COMPANIONS = ("-wal", "-shm")
 """Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
@@ -67,6 +67,17 @@ def problems_of_index(conn: sqlite3.Connection) -> list[str]:
     return []
 
 
+def _problems_of_pages(conn: sqlite3.Connection) -> list[str]:
+    """What a look at every page finds, without comparing tables with their indexes."""
+    try:
+        lines = [str(line) for (line,) in conn.execute("PRAGMA quick_check")]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise
+        return [f"The pages are damaged: {error}."]
+    return [] if lines == ["ok"] else [f"The pages are damaged: {line}." for line in lines]
+
+
 def problems_of_file(conn: sqlite3.Connection) -> list[str]:
     """What SQLite's own checks find, a sentence each."""
     try:
@@ -82,9 +93,10 @@ def problems_of_file(conn: sqlite3.Connection) -> list[str]:
 
 
 def back_up(conn: sqlite3.Connection, target: Path) -> None:
-    """One state of the database as one file (0600), put in place when it is complete.
+    """One state of the database as one file (0600), put in place when it is complete and its
+    pages are sound: a copy of a damaged database must not replace the last good one.
 
-    Runs beside the writer; conn is a reader's.
+    Runs beside the writer; conn is a reader's. Raises Damaged, WriteFailed.
     """
     own = next(file for _, name, file in conn.execute("PRAGMA database_list") if name == "main")
     part = target.with_name(f"{target.name}.part")
@@ -142,6 +154,9 @@ def _copy(conn: sqlite3.Connection, part: Path) -> None:
         copy.execute("PRAGMA journal_mode = DELETE")
     with closing(schema.connect_read_only(part, wait_s=0)) as copy:
         schema.check(copy)
+        problems = _problems_of_pages(copy)
+    if problems:
+        raise Damaged(f"What was to be copied is damaged, so nothing was replaced: {problems[0]}")
     fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -62,6 +62,25 @@ async def test_a_backup_of_a_stopped_server_is_a_whole_history(
     assert await texts(file) == {"before"}
 
 
+async def test_a_backup_of_a_damaged_history_is_refused_and_the_one_before_stays(
+    paths: Paths, hobnob: Cli, tmp_path: Path
+) -> None:
+    async with history(paths.database) as store:
+        for number in range(40):
+            await said(store, f"before {number} " + "x" * 2000, "yes")
+    file = tmp_path / "copy.db"
+    assert (await hobnob.run("history", "backup", str(file))).code == 0
+    good = file.read_bytes()
+    with open(paths.database, "r+b") as damaged:
+        damaged.seek(8 * 4096)
+        damaged.write(b"\xa5" * 4096 * 8)
+    result = await hobnob.run("history", "backup", str(file))
+    assert result.code == Exit.INTERNAL
+    assert "damaged" in result.err and "Traceback" not in result.err
+    assert file.read_bytes() == good
+    assert sorted(tmp_path.glob("copy.db*")) == [file]
+
+
 async def test_a_backup_and_a_check_of_a_running_server_are_the_servers_own(
     hobnob: Cli, tmp_path: Path
 ) -> None:
