@@ -7,7 +7,6 @@ section's key is a variable with two underscores: HOBNOB_CAPACITY__STREAMS.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,11 +20,11 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from hobnob import toml_file
 from hobnob.server import sampling_options
 from hobnob.server.errors import InvalidRequest
 
 PREFIX = "HOBNOB_"
-MAX_FILE_BYTES = 1024 * 1024
 DEFAULT_PORT = 7113
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -194,25 +193,15 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         return _Environment(environ)()
     except ValueError as error:  # a list or section that is not JSON
         raise ConfigError(f"{PREFIX}*: {error}.") from None
+    except RecursionError:
+        raise ConfigError(f"{PREFIX}*: a value is nested too deeply.") from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    """A byte-order mark and Windows line ends are taken; no file is an empty one."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES} bytes.")
-    try:
-        return tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+        return toml_file.read(path)
+    except toml_file.Unreadable as error:
+        raise ConfigError(str(error)) from None
 
 
 def _sentence(error: ValidationError, layers: tuple[tuple[str, dict[str, Any]], ...]) -> str:

@@ -99,7 +99,8 @@ def test_the_store_knows_nothing_of_the_rest() -> None:
 
 
 def test_the_client_knows_of_the_server_only_what_travels() -> None:
-    allowed = {"hobnob", "hobnob.paths", "hobnob.launch", "hobnob.exits", "hobnob.server"}
+    shared = {f"hobnob.{name}" for name in ("paths", "launch", "exits", "toml_file", "server")}
+    allowed = {"hobnob"} | shared
     for name in under("hobnob.tui"):
         used = {n for n in ours(imports(MODULES[name])) if not n.startswith("hobnob.tui")}
         assert used - allowed - {"hobnob.server.wire"} == set(), name

@@ -10,9 +10,10 @@ A file that cannot be read costs its settings, not the app: what is wrong is sai
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from hobnob import toml_file
 
 FILE_NAME = "tui.toml"
 
@@ -28,11 +29,9 @@ class Settings:
 def read(folder: Path) -> Settings:
     path = folder / FILE_NAME
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return Settings()
-    except (OSError, ValueError) as error:
-        return Settings(problem=f"{path} cannot be read: {error}")
+        raw = toml_file.read(path)
+    except toml_file.Unreadable as error:
+        return Settings(problem=str(error))
     theme, keys, vi = raw.get("theme", ""), raw.get("keys", {}), raw.get("vi", False)
     if not isinstance(theme, str) or not isinstance(keys, dict) or not isinstance(vi, bool):
         return Settings(problem=f"{path}: theme is a text, keys a table, vi true or false")

@@ -7,13 +7,14 @@ import re
 import select
 import sys
 import time
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
+
+from hobnob import toml_file
 
 DARK = Theme(
     name="hobnob-dark",
@@ -94,11 +95,9 @@ def read(folder: Path) -> tuple[list[Theme], str]:
     """
     path = folder / FILE_NAME
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return [], ""
-    except (OSError, ValueError) as error:
-        return [], f"{path} cannot be read: {error}"
+        raw = toml_file.read(path)
+    except toml_file.Unreadable as error:
+        return [], str(error)
     made, odd = [], []
     for name, values in raw.items():
         try:

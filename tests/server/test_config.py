@@ -62,6 +62,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_taken(tmp_path: Path) -> No
         ("a = ", "not valid TOML"),
         (b"a = '\xff'", "not UTF-8"),
         ("kv_type = 'f64'", "kv_type"),
+        ("a = " + "[" * 50_000, "nested too deeply"),
         ("idle_stop_s = inf", "idle_stop_s"),
     ],
 )
@@ -83,6 +84,11 @@ def test_a_wrong_variable_is_said_to_come_from_the_environment(tmp_path: Path) -
 def test_a_list_given_wrongly_in_a_variable_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="HOBNOB"):
         load(tmp_path, "", {"HOBNOB_ALLOWED_HOSTS": "not json"})
+
+
+def test_a_variable_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load(tmp_path, "", {"HOBNOB_CAPACITY": "[" * 50_000})
 
 
 def test_gpu_layers_may_be_auto(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_themes_of_ones_own_are_read_and_a_broken_one_costs_only_itself(tmp_path
     for wrong in ("a: primary is not a colour", "b: bakground", "c: primary is missing", "d: dark"):
         assert wrong in problem
     path.write_text("x = ")
-    assert "cannot be read" in themes.read(tmp_path)[1]
+    assert "not valid TOML" in themes.read(tmp_path)[1]
 
 
 async def test_a_theme_of_ones_own_can_be_chosen(tmp_path: Path) -> None:
