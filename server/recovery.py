@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from hobnob.server import sampling_options, wire
 from hobnob.server.live import Job, LiveRun
 from hobnob.server.log import LogEntry
@@ -14,12 +16,15 @@ INTERRUPTED = "interrupted"
 
 
 class LogUnreadable(Exception):
-    """An event of the log is of no known type or form."""
+    """An event of the log, or what is kept with the run, is of no known type or form."""
 
 
 def restore(run: Run, events: Sequence[LoggedEvent], *, now: float) -> LiveRun:
     """The live run as it was when its last event was logged. Raises LogUnreadable."""
-    options = sampling_options.from_params(run.params)
+    try:
+        options, context = sampling_options.from_params(run.params), _context(run)
+    except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
+        raise LogUnreadable(f"the options of run {run.id}: {error}") from error
     job = Job(
         id=run.id,
         owner=run.owner,
@@ -36,7 +41,7 @@ def restore(run: Run, events: Sequence[LoggedEvent], *, now: float) -> LiveRun:
     live = LiveRun(job, stored=True)
     live.restore(entries_of(events))
     if not events:
-        live.open(_context(run), start_of(job, exact=None))
+        live.open(context, start_of(job, exact=None))
     return live
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from hobnob.server.engine.protocol import Sampling
 from hobnob.server.errors import InvalidRequest
 
@@ -99,11 +101,12 @@ def to_params(options: Options) -> dict[str, Any]:
 
 
 def from_params(params: Mapping[str, Any]) -> Options:
-    """The inverse of `to_params`; what is not an option is passed over."""
+    """The inverse of `to_params`; what is not an option is passed over. Raises TypeError or
+    msgspec.ValidationError for what `to_params` never made."""
     values = {name: params[name] for name in Sampling.__struct_fields__ if name in params}
-    bias = values.get("logit_bias", {})
-    values["logit_bias"] = {int(token): float(value) for token, value in bias.items()}
-    return Options(Sampling(**values), params.get("exact"))
+    unchecked = msgspec.to_builtins(Sampling(**values))
+    exact = msgspec.convert(params.get("exact"), bool | None)
+    return Options(msgspec.convert(unchecked, Sampling, str_keys=True), exact)
 
 
 def _checked(name: str, value: Any, n_vocab: int) -> Any:

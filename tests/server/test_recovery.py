@@ -189,6 +189,23 @@ async def test_a_log_that_cannot_be_read_is_ended_and_its_readers_are_sent_to_th
     await store.close()
 
 
+@pytest.mark.parametrize(
+    "params",
+    ["[]", "{}", '{"seed": "x"}', '{"seed": 1, "stop": 7}', '{"seed": 1, "context": [1]}'],
+)
+async def test_a_run_whose_options_cannot_be_read_ends_and_the_others_go_on(
+    tmp_path: Path, params: str
+) -> None:
+    async with bench_at(tmp_path) as bench:
+        odd, sound = await bench.send(), await bench.send()
+    with closing(sqlite3.connect(tmp_path / "hobnob.db")) as conn, conn:
+        conn.execute("UPDATE runs SET params = ? WHERE id = ?", (params, odd.run.id))
+    async with bench_at(tmp_path) as bench:
+        assert [submit.run for submit in bench.engine.submitted] == [sound.run.id]
+        reply = await bench.saved(odd)
+        assert (reply.status, (reply.error or "").split(":")[0]) == ("failed", "log_unreadable")
+
+
 async def test_a_log_that_cannot_be_read_on_a_full_disk_waits_for_the_next_start(
     tmp_path: Path,
 ) -> None:
