@@ -129,11 +129,11 @@ class Dispatch:
             if live is not None:
                 self._take(live, output)
 
-    def on_death(self, reason: str) -> None:
+    def on_death(self, reason: str, *, reading: bool) -> None:
         if self._closing is not None:
             return
         in_flight = [live for live in self.unended if live.in_engine]
-        culprit = self._quarantine.died([live.id for live in in_flight])
+        culprit = self._quarantine.died([live.id for live in in_flight], excused=reading)
         for live in in_flight:
             self._stop_timer(live)
             live.lose_engine()

@@ -338,7 +338,7 @@ class _Remembering:
     def on_stepped(self, stepped: Stepped) -> None:
         """Nothing to note."""
 
-    def on_death(self, reason: str) -> None:
+    def on_death(self, reason: str, *, reading: bool) -> None:
         """Nothing to note."""
 
     def on_status(self, status: EngineStatus) -> None:

@@ -29,9 +29,12 @@ class Quarantine:
         """Whether the run may be in the engine now."""
         return not self._trial or run in self._trial or run in self._cleared
 
-    def died(self, in_flight: Iterable[str]) -> str | None:
-        """The engine died with these runs in it. Returns the culprit once it is certain."""
-        stuck = [run for run in in_flight if run not in self._moved]
+    def died(self, in_flight: Iterable[str], *, excused: bool = False) -> str | None:
+        """The engine died with these runs in it. Returns the culprit once it is certain.
+
+        `excused`: of something else, perhaps; then the death is held against none of them.
+        """
+        stuck = [] if excused else [run for run in in_flight if run not in self._moved]
         for run in self._moved:
             self._deaths.pop(run, None)
         self._moved.clear()

@@ -91,7 +91,7 @@ class Tally:
             if output.finish is not None:
                 self._ended(output.finish)
 
-    def on_death(self, reason: str) -> None:
+    def on_death(self, reason: str, *, reading: bool) -> None:
         """What was counted stays."""
 
     def on_status(self, status: EngineStatus) -> None:

@@ -265,10 +265,10 @@ class Engine:
             failure=failure,
             last_death=reason,
         )
-        self._questions.died(reason)
+        reading = self._questions.died(reason)
         self._lookups.died()
         for listener in self._listeners:
-            listener.on_death(reason)
+            listener.on_death(reason, reading=reading)
         if failure is not None:
             self._give_up(failure)
         self._tell()

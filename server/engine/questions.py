@@ -70,16 +70,19 @@ class Questions:
             kind = TextTooLong if rendered.too_long else InvalidRequest
             waiting.answer.set_exception(kind(rendered.error, param="messages"))
 
-    def died(self, reason: str) -> None:
-        """The process that was asked is gone."""
+    def died(self, reason: str) -> bool:
+        """The process that was asked is gone. Whether it had something to answer."""
         self._ask = None
+        reading = False
         for waiting in self._open.values():
             if waiting.asked:
+                reading = True
                 waiting.asked = False
                 waiting.deaths += 1
                 if waiting.deaths >= MAX_DEATHS and not waiting.answer.done():
                     error = EngineFailed(f"The prompt could not be read. {reason}")
                     waiting.answer.set_exception(error)
+        return reading
 
     def refuse(self, error: HobnobError) -> None:
         """No process will answer: whoever waits is told."""

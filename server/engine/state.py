@@ -67,8 +67,9 @@ class Listener(Protocol):
 
     def on_stepped(self, stepped: Stepped) -> None: ...
 
-    def on_death(self, reason: str) -> None:
-        """The process is gone; nothing that was submitted to it is known any more."""
+    def on_death(self, reason: str, *, reading: bool) -> None:
+        """The process is gone; nothing that was submitted to it is known any more. `reading`: it
+        had a text to read, and may have died of that rather than of a run."""
 
     def on_status(self, status: EngineStatus) -> None:
         """State, progress or readiness changed (statistics alone do not count)."""

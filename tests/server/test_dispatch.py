@@ -227,6 +227,15 @@ async def test_a_poison_run_alone_ends_after_three_deaths(tmp_path: Path) -> Non
         assert stop_of(await bench.read_all(turn.run.id)).status == "failed"
 
 
+async def test_a_run_is_not_blamed_for_deaths_while_a_text_was_read(tmp_path: Path) -> None:
+    async with bench_at(tmp_path) as bench:
+        turn = await bench.send()
+        for _ in range(5):
+            bench.engine.die(reading=True)
+            bench.engine.get_ready()
+        assert text_of(await bench.finish(turn)) == WHOLE
+
+
 async def test_a_completion_survives_a_death_of_the_engine_too(tmp_path: Path) -> None:
     async with bench_at(tmp_path) as bench:
         live = await bench.complete()

@@ -13,6 +13,12 @@ def test_a_lone_run_is_the_culprit_after_three_deaths_without_a_token() -> None:
     assert [quarantine.died(["a"]) for _ in range(DEATHS)] == [None, None, "a"]
 
 
+def test_a_death_that_may_have_had_another_cause_is_held_against_nobody() -> None:
+    quarantine = Quarantine()
+    assert [quarantine.died(["a"], excused=True) for _ in range(2 * DEATHS)] == [None] * 2 * DEATHS
+    assert [quarantine.died(["a"]) for _ in range(DEATHS)] == [None, None, "a"]
+
+
 def test_a_token_in_between_starts_the_count_anew() -> None:
     quarantine = Quarantine()
     for _ in range(10):

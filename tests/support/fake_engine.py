@@ -175,7 +175,9 @@ class FakeEngine:
         """Another file with another vocabulary."""
         self._status = replace(self._status, text=text)
 
-    def die(self, reason: str = "The engine was ended by SIGKILL.") -> None:
+    def die(
+        self, reason: str = "The engine was ended by SIGKILL.", *, reading: bool = False
+    ) -> None:
         self.runs.clear()
         status = self._status
         self._status = replace(
@@ -186,7 +188,7 @@ class FakeEngine:
             last_death=reason,
         )
         for listener in self._listeners:
-            listener.on_death(reason)
+            listener.on_death(reason, reading=reading)
         self._become(self._status)
 
     def die_and_restart(self, reason: str = "The engine was ended by SIGKILL.") -> None:

@@ -379,7 +379,7 @@ class Simulation:
     async def _move_wait(self) -> None:
         """Now and then for as long as a silent engine is given, or a place in the queue."""
         worker, seconds = self.worker, self.dice.choice([0.02, 0.6, 2.0, 5.0, 70.0, 130.0, 400.0])
-        silent = worker is not None and worker.hangs and worker.owes
+        silent = worker is not None and worker.hangs and bool(worker.owes)
         await asyncio.sleep(seconds)
         if worker is not None and silent and seconds >= 130.0:
             assert self.engine.status.pid != worker.pid, "a silent engine stays"

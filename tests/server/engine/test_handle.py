@@ -42,6 +42,7 @@ class Witness:
         self.engine = engine
         self.steps: list[Stepped] = []
         self.deaths: list[str] = []
+        self.readings: list[bool] = []  # whether it had a text to read at each death
         self.states: list[EngineState] = []
         self.progress: list[float] = []
         self._news = asyncio.Event()
@@ -51,8 +52,9 @@ class Witness:
         self.steps.append(stepped)
         self._news.set()
 
-    def on_death(self, reason: str) -> None:
+    def on_death(self, reason: str, *, reading: bool) -> None:
         self.deaths.append(reason)
+        self.readings.append(reading)
         self._news.set()
 
     def on_status(self, status: EngineStatus) -> None:
@@ -290,6 +292,10 @@ async def test_a_question_that_kills_twice_is_given_up(tmp_path: Path) -> None:
             await witness.engine.render(user("die"))
         assert await witness.engine.render(user("abc")) == [3]
         assert len(witness.deaths) == 2
+        assert witness.readings == [True, True]
+        witness.engine.submit(submit("die"))
+        await witness.until_ready(restarts=3)
+        assert witness.readings == [True, True, False]
 
 
 async def test_what_the_template_says_is_an_invalid_request(tmp_path: Path) -> None:
