@@ -67,23 +67,17 @@ def problems_of_index(conn: sqlite3.Connection) -> list[str]:
     return []
 
 
-def _problems_of_pages(conn: sqlite3.Connection) -> list[str]:
-    """What a look at every page finds, without comparing tables with their indexes."""
-    try:
-        lines = [str(line) for (line,) in conn.execute("PRAGMA quick_check")]
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise
-        return [f"The pages are damaged: {error}."]
-    return [] if lines == ["ok"] else [f"The pages are damaged: {line}." for line in lines]
-
-
 def problems_of_file(conn: sqlite3.Connection) -> list[str]:
     """What SQLite's own checks find, a sentence each."""
+    return _problems(conn, "integrity_check", references=True)
+
+
+def _problems(conn: sqlite3.Connection, pragma: str, *, references: bool) -> list[str]:
     try:
-        lines = [str(line) for (line,) in conn.execute("PRAGMA integrity_check")]
+        lines = [str(line) for (line,) in conn.execute(f"PRAGMA {pragma}")]
         problems = [] if lines == ["ok"] else [f"The pages are damaged: {line}." for line in lines]
-        for table, row, other, _ in conn.execute("PRAGMA foreign_key_check"):
+        rows = conn.execute("PRAGMA foreign_key_check") if references else []
+        for table, row, other, _ in rows:
             problems.append(f"Row {row} of {table} refers to a row of {other} that is not there.")
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -154,7 +148,7 @@ def _copy(conn: sqlite3.Connection, part: Path) -> None:
         copy.execute("PRAGMA journal_mode = DELETE")
     with closing(schema.connect_read_only(part, wait_s=0)) as copy:
         schema.check(copy)
-        problems = _problems_of_pages(copy)
+        problems = _problems(copy, "quick_check", references=False)  # a look at each page
     if problems:
         raise Damaged(f"What was to be copied is damaged, so nothing was replaced: {problems[0]}")
     fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
