@@ -12,6 +12,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from hobnob.tui.clean import clean
+from hobnob.tui.driver import FullDriver
 from hobnob.tui.picture import Picture, abilities
 
 MOST_NOTICE_CHARS = 1000
@@ -19,7 +20,7 @@ MOST_NOTICE_CHARS = 1000
 
 class DrawingApp(App[int]):
     def __init__(self, *, ansi_color: bool | None = None) -> None:
-        super().__init__(ansi_color=ansi_color)
+        super().__init__(driver_class=FullDriver, ansi_color=ansi_color)
         self._picture = Picture(abilities(os.environ.get("TERM", "")))
 
     @property

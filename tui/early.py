@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from textual._xterm_parser import XTermParser
 from textual.events import Key
 from textual.widget import Widget
+
+from hobnob.tui.incoming import Incoming
 
 
 class EarlyKeys:
     def __init__(self, typed: str = "") -> None:
         """`typed` is what the terminal sent before the app read it."""
-        parser = XTermParser()
-        found = [*parser.feed(typed), *parser.feed("")] if typed else []
+        incoming = Incoming()
+        found = [*incoming.feed(typed.encode()), *incoming.end()] if typed else []
         self._keys = [event for event in found if isinstance(event, Key)]
         self._input: Widget | None = None
 

@@ -21,7 +21,10 @@ from textual import events
 from textual._compositor import InlineUpdate
 from textual.drivers.linux_inline_driver import LinuxInlineDriver
 from textual.geometry import Offset, Size
+from textual.message import Message
 from textual.strip import Strip
+
+from hobnob.tui.driver import ReadingDriver
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Around a frame: a terminal that knows them shows it as one change."""
@@ -30,7 +33,7 @@ CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 into its history, where a frame would stay."""
 
 
-class InlineDriver(LinuxInlineDriver):
+class InlineDriver(ReadingDriver, LinuxInlineDriver):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         descriptor = sys.__stdout__.fileno() if sys.__stdout__ else 1
@@ -54,6 +57,11 @@ class InlineDriver(LinuxInlineDriver):
     def width(self) -> int:
         """Of the terminal as it is now; the app hears of a change a little later."""
         return self._get_terminal_size()[0]
+
+    def process_message(self, message: Message) -> None:
+        """The terminal was not asked to tell its size here."""
+        if not isinstance(message, events.Resize):
+            super().process_message(message)
 
     def show(self) -> None:
         """Let the terminal have what was written."""

@@ -63,10 +63,13 @@ COLOURS = (
 QUIET_COLOURS = ("muted", "faint", "line")
 ANSWER_SECONDS = 0.2
 """How long a terminal is waited for that does not answer at all."""
+REST_SECONDS = 1.0
+"""The same for one whose answer has begun to come: its rest would be taken for typed."""
 
 _COLOUR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 _BACKGROUND = re.compile(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)")
 _ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
+_BEGUN = re.compile(rb"\x1b(?:\][^\x07\x1b]*\x1b?|\[\?[0-9;]*)?\Z")
 
 
 def quiet_colours(theme: Theme) -> dict[str, str]:
@@ -190,9 +193,10 @@ def _ask_terminal() -> bytes:
 
 def _read_answer(descriptor: int) -> bytes:
     answer = b""
-    end = time.monotonic() + ANSWER_SECONDS
+    begun = time.monotonic()
     while not _ATTRIBUTES.search(answer) and len(answer) < 4096:
-        left = end - time.monotonic()
+        patience = REST_SECONDS if _BEGUN.search(answer) else ANSWER_SECONDS
+        left = begun + patience - time.monotonic()
         if left <= 0 or not select.select([descriptor], [], [], left)[0]:
             break
         answer += os.read(descriptor, 1024)

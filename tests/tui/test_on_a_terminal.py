@@ -113,6 +113,61 @@ async def test_the_screen_is_light_where_the_terminal_is(
             await session.sees("typed early")
 
 
+NO_KEYS = [
+    b"\xff",
+    b"caf\xe9 x",
+    b"\xed\xa0\x80",
+    b"\x1b[M\xff\xff\xff",
+    b"\x1b[200~caf\xe9\x1b[201~",
+    b"\x1b[1114112;5u",
+    b"\x1b[97;1;55296u",
+    b"\x1b[48;9999;9999;1;1t",
+    b"\x1b[48;30;100;0;0t\x1b[<35;7;3M",
+]
+
+
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_no_byte_of_the_terminal_ends_the_app(hobnob: Cli, arguments: str) -> None:
+    async with Session(hobnob, arguments) as session:
+        await session.until(READY)
+        for sent in NO_KEYS:
+            session.type(sent)
+        session.type("alive")
+        await session.sees("alive")
+        session.type("\x11")
+        assert await session.ends() == 0
+        assert "Traceback" not in session.text
+        assert session.restored
+
+
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_a_late_answer_of_the_terminal_is_not_typed(hobnob: Cli, arguments: str) -> None:
+    async with Session(hobnob, arguments, env={"EDITOR": "false"}) as session:
+        await session.until(READY)
+        session.type("typed \x1b]11;rgb:ffff/ffff/ffff\x07\x1b[?62;22c")
+        session.type("\x1b]52;c;aGVsbG8=\x1b\\\x1bP>|xterm(370)\x1b\\")
+        session.type("\x1b]11;rgb:ff")
+        await asyncio.sleep(0.3)
+        session.type("ff/ffff/ffff\x07late")
+        await session.sees("typed late")
+        assert session.output.count(b"\x1b[?2004h") == 1  # the editor would have had the terminal
+        session.type("\x11")
+        assert await session.ends() == 0
+
+
+async def test_the_rest_of_an_answer_that_has_begun_is_waited_for(hobnob: Cli) -> None:
+    async with Session(hobnob, "chat", env={"COLORTERM": "truecolor"}) as session:
+        await session.until("\x1b]11;?")
+        session.type("\x1b]11;rgb:ff")
+        await asyncio.sleep(0.4)
+        session.type("ff/ffff/ffff\x1b\\\x1b[?62;22c")
+        await session.until(READY)
+        assert b"48;2;251;250;248" in session.output
+        session.type("typed")
+        await session.sees("typed")
+        assert b"ffff" not in session.output
+
+
 async def test_the_terminals_own_colours_are_used_where_that_is_asked_for(hobnob: Cli) -> None:
     env = {"HOBNOB_THEME": "ansi-dark", "COLORTERM": "truecolor"}
     async with Session(hobnob, "chat", env=env) as session:
