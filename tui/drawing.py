@@ -12,7 +12,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from hobnob.tui.clean import clean
-from hobnob.tui.driver import FullDriver
+from hobnob.tui.driver import FullDriver, ReadingDriver
 from hobnob.tui.picture import Picture, abilities
 
 MOST_NOTICE_CHARS = 1000
@@ -27,6 +27,11 @@ class DrawingApp(App[int]):
     def written(self) -> int:
         """Characters written to the terminal so far."""
         return self._picture.written
+
+    def let_go(self) -> None:
+        """Give the terminal back at once; the process dies."""
+        if isinstance(self._driver, ReadingDriver):
+            self._driver.let_go()
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self._picture.forget())

@@ -34,6 +34,8 @@ into its history, where a frame would stay."""
 
 
 class InlineDriver(ReadingDriver, LinuxInlineDriver):
+    LEAVES = f"\r{CLEAR_BELOW}"
+
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         descriptor = sys.__stdout__.fileno() if sys.__stdout__ else 1

@@ -98,7 +98,8 @@ class LinearChat:
 
     def run(self) -> int:
         """To the end; the exit code."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+        ends = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT)
+        for number in (signal.SIGINT, signal.SIGTSTP, *ends):
             signal.signal(number, self._on_signal)
         with self._runner:
             try:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from hobnob.paths import Paths
@@ -44,10 +45,19 @@ def _errors_aside() -> Iterator[None]:
 
 
 async def run_app(app: HobnobApp) -> int:
-    """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored."""
+    """Run to the end; SIGTERM and SIGHUP end it too, with the terminal restored. So do SIGQUIT and
+    SIGABRT, at once: they are for an app that hears nothing any more."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, app.end, 128 + number)
+
+    def die(number: int, frame: FrameType | None) -> None:
+        app.let_go()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    for number in (signal.SIGQUIT, signal.SIGABRT):
+        signal.signal(number, die)
     await app.run_async(**app.RUN)
     return app.return_code or 0
 

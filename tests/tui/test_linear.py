@@ -138,7 +138,7 @@ async def test_ctrl_c_stops_the_reply_and_the_input_comes_back(
         assert session.restored
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT])
 async def test_a_signal_at_the_input_keeps_what_was_typed(
     hobnob: Cli, number: signal.Signals
 ) -> None:

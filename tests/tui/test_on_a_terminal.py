@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,20 @@ async def test_a_late_answer_of_the_terminal_is_not_typed(hobnob: Cli, arguments
         assert session.output.count(b"\x1b[?2004h") == 1  # the editor would have had the terminal
         session.type("\x11")
         assert await session.ends() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGABRT])
+@pytest.mark.parametrize("arguments", ["chat", "--inline"])
+async def test_a_death_on_a_signal_gives_the_terminal_back(
+    hobnob: Cli, arguments: str, number: signal.Signals
+) -> None:
+    async with Session(hobnob, arguments) as session:
+        await session.until(READY)
+        session.process.send_signal(number)
+        assert await session.ends() == -number
+        assert session.restored
+        assert session.output.count(b"\x1b[<u") == 1
+        assert (b"\x1b[?1049l" in session.output) == (arguments == "chat")
 
 
 async def test_the_rest_of_an_answer_that_has_begun_is_waited_for(hobnob: Cli) -> None:
