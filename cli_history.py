@@ -168,8 +168,11 @@ def history_restore(file: File) -> int:
     from hobnob import offline
     from hobnob.paths import Paths
 
-    kept = offline.restore(Paths.home(), file)
+    paths = Paths.home()
+    kept = offline.restore(paths, file)
     print("The history was restored.", file=sys.stderr)
+    for line in offline.odd_rows(paths):
+        print(f"It is usable, but not all of it is sound: {line}", file=sys.stderr)
     if kept is not None:
         print(f"The one before is kept as {kept}.", file=sys.stderr)
     return Exit.OK

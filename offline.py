@@ -34,6 +34,12 @@ def restore(paths: Paths, file: Path) -> Path | None:
         return offline.restore(file, paths.database)
 
 
+def odd_rows(paths: Paths) -> list[str]:
+    """What is in the history that hobnob never wrote, a sentence for each kind."""
+    with _alone(paths, _BUSY):
+        return offline.odd_rows(_there(paths))
+
+
 @contextmanager
 def _alone(paths: Paths, otherwise: str) -> Iterator[None]:
     """Nobody serves, and nobody begins to. Every failure becomes an ExitError."""

@@ -17,7 +17,7 @@ from hobnob.server.context import Plan
 from hobnob.server.errors import Conflict, InvalidRequest
 from hobnob.server.log import LogEntry
 from hobnob.server.sampling_options import Options
-from hobnob.store.values import Message, Run, Turn
+from hobnob.store.values import LIVE, Message, Run, Turn
 
 CUT = frozenset({wire.Status.LENGTH, wire.Status.CANCELLED, wire.Status.FAILED})
 """How a reply ended that can be gone on with."""
@@ -45,7 +45,7 @@ def kept_of(reply: Message, run: Run | None, vocab_hash: str) -> Kept:
     """Raises InvalidRequest and Conflict for a message that cannot be gone on with."""
     if reply.role != "assistant":
         raise InvalidRequest("Only a reply can be gone on with.", param="continue")
-    if reply.status not in wire.Status.TERMINAL:
+    if reply.status in LIVE:
         raise Conflict("The reply is still being written.")
     if reply.status not in CUT:
         raise Conflict("The reply has ended by itself; there is nothing to go on with.")

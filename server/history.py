@@ -12,7 +12,7 @@ from hobnob.server import wire
 from hobnob.server.context import Item
 from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.errors import Conflict
-from hobnob.store.values import Message
+from hobnob.store.values import LIVE, Message
 
 
 def items(system: str | None, branch: Sequence[Message], vocab_hash: str) -> list[Item]:
@@ -22,7 +22,7 @@ def items(system: str | None, branch: Sequence[Message], vocab_hash: str) -> lis
         if message.role == "user":
             found.append(Item(ChatMessage("user", message.text), message.id))
             continue
-        if message.status not in wire.Status.TERMINAL:
+        if message.status in LIVE:
             raise Conflict("The reply before is still being written: wait for it, or cancel it.")
         if message.text:
             tokens = _tokens(message, vocab_hash)

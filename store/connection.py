@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from hobnob.store import schema
+from hobnob.store import schema, soundness
 from hobnob.store.values import StoreError, WriteFailed
 
 LOCK_SLICE_SECONDS = 0.25
@@ -79,6 +79,7 @@ def _prepare(conn: sqlite3.Connection, deadline: float) -> int:
             from hobnob.store.migrations import migrate
 
             migrate(conn)
+        soundness.require(conn)
         (epoch,) = conn.execute(
             "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value"
         ).fetchone()

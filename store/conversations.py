@@ -18,7 +18,7 @@ MIN_PREFIX = 4
 _COLUMNS = """
     SELECT c.id, c.owner, c.title, c.system, h.id AS head, c.settings, c.pinned, c.temporary,
         c.created_at, c.updated_at, c.change
-    FROM conversations c LEFT JOIN messages h ON h.n = c.head
+    FROM conversations c LEFT JOIN messages h ON h.n = c.head AND h.conversation = c.n
 """
 
 

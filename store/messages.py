@@ -1,5 +1,8 @@
 """SQL of messages, a tree in each conversation. Replies that still run get their text from the log.
 
+A parent was written before its answers, in the same conversation: one that was not, in a damaged
+file, is no parent, or a message could be its own ancestor and reading it would never end.
+
 All functions take a connection and run inside the caller's transaction.
 """
 
@@ -15,10 +18,10 @@ from hobnob.store.values import LIVE, RUNNING, BadParent, Message, NotFound, Run
 _COLUMNS = """
     SELECT m.id, c.id AS conversation, p.id AS parent, m.role, m.text, m.blocks, m.status,
         m.created_at, m.model, m.tokens, m.vocab_hash, m.stop_reason, m.error, m.usage, m.timings,
-        r.n AS run_n, r.id AS run
+        r.n AS run_n, r.id AS run, r.ended_at AS run_ended_at
     FROM messages m
     JOIN conversations c ON c.n = m.conversation
-    LEFT JOIN messages p ON p.n = m.parent
+    LEFT JOIN messages p ON p.n = m.parent AND p.n < m.n AND p.conversation = m.conversation
     LEFT JOIN runs r ON r.n = (SELECT max(n) FROM runs WHERE message = m.n)
 """
 
@@ -26,7 +29,7 @@ _BRANCH = """
     WITH RECURSIVE up (n) AS (
         SELECT ?
         UNION ALL
-        SELECT m.parent FROM messages m JOIN up ON m.n = up.n WHERE m.parent IS NOT NULL
+        SELECT m.parent FROM messages m JOIN up ON m.n = up.n WHERE m.parent < m.n
     )
     SELECT n FROM up
 """
@@ -80,11 +83,16 @@ def branch(
         end: int | None = find_in(conn, conversation, leaf)
     else:
         (end,) = conn.execute(
-            "SELECT head FROM conversations WHERE n = ?", (conversation,)
+            "SELECT h.n FROM conversations c"
+            " LEFT JOIN messages h ON h.n = c.head AND h.conversation = c.n WHERE c.n = ?",
+            (conversation,),
         ).fetchone()
     if end is None:
         return []
-    found = conn.execute(f"{_COLUMNS} WHERE m.n IN ({_BRANCH}) ORDER BY m.n", (end,))
+    found = conn.execute(
+        f"{_COLUMNS} WHERE m.n IN ({_BRANCH}) AND m.conversation = ? ORDER BY m.n",
+        (end, conversation),
+    )
     return [_value(conn, row, tokens=tokens) for row in found.fetchall()]
 
 
@@ -178,6 +186,9 @@ def _insert(
 
 
 def _value(conn: sqlite3.Connection, row: sqlite3.Row, *, tokens: bool) -> Message:
+    status, error = row["status"], row["error"]
+    if status in LIVE and (row["run_n"] is None or row["run_ended_at"] is not None):
+        status, error = "failed", "log_unreadable: Nothing is writing this reply any more."
     if row["status"] in LIVE and row["run_n"] is not None:
         blocks = log.blocks(conn, row["run_n"])
     else:
@@ -189,13 +200,13 @@ def _value(conn: sqlite3.Connection, row: sqlite3.Row, *, tokens: bool) -> Messa
         role=row["role"],
         text=rows.text_of(blocks),
         blocks=blocks,
-        status=row["status"],
+        status=status,
         created_at=row["created_at"],
         model=row["model"],
         tokens=rows.unpack(row["tokens"]) if tokens and row["tokens"] is not None else None,
         vocab_hash=row["vocab_hash"],
         stop_reason=row["stop_reason"],
-        error=row["error"],
+        error=error,
         usage=rows.load_object(row["usage"]),
         timings=rows.load_object(row["timings"]),
         run=row["run"],

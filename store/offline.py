@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hobnob.store import schema, upkeep
+from hobnob.store import schema, soundness, upkeep
 from hobnob.store.gate import gate
 from hobnob.store.upkeep import COMPANIONS
 from hobnob.store.values import Damaged, StoreError, WriteFailed
@@ -30,17 +30,28 @@ def check(path: Path) -> list[str]:
     """What is wrong with the database, a sentence each. Slow."""
     try:
         with gate(), _opened(path) as conn:
-            schema.check(conn)
-            return upkeep.problems_of_file(conn) + upkeep.problems_of_index(conn)
+            return _unusable(conn) or soundness.odd_rows(conn)
     except StoreError as error:
         return [str(error)]
+
+
+def odd_rows(path: Path) -> list[str]:
+    """What is in a sound database that hobnob never wrote, a sentence for each kind."""
+    with gate(), closing(schema.connect_read_only(path, wait_s=LOCK_WAIT_SECONDS)) as conn:
+        return soundness.odd_rows(conn)
+
+
+def _unusable(conn: sqlite3.Connection) -> list[str]:
+    schema.check(conn)
+    return upkeep.problems_of_file(conn) + upkeep.problems_of_index(conn)
 
 
 def restore(source: Path, path: Path) -> Path | None:
     """Puts a copy of `source` in the place of the database, once it is found sound.
 
-    The old one stays beside it under a dated name, which is returned; None if there was none.
-    At every moment one of the two is in its place, whole.
+    Odd rows keep nobody from the others. The old database stays beside it under a dated name,
+    which is returned; None if there was none. At every moment one of the two is in its place,
+    whole.
     """
     fresh = upkeep.restored(path)
     try:
@@ -67,13 +78,20 @@ def _copy_checked(source: Path, fresh: Path) -> None:
         if not tables:
             raise Damaged(f"{source} holds no history.")
         schema.check(conn)
+        if problems := soundness.missing(conn) + soundness.foreign(conn):
+            raise _refused(source, problems)
         upkeep.back_up(conn, fresh)
-    problems = check(fresh)
+    with gate(), _opened(fresh) as conn:
+        problems = _unusable(conn)
     if problems:
-        raise Damaged(f"{source} is damaged, so nothing was changed: {problems[0]}")
+        raise _refused(source, problems)
     # Its age decides whether replies that were under way still go on.
     stamp = source.stat()
     os.utime(fresh, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def _refused(source: Path, problems: list[str]) -> Damaged:
+    return Damaged(f"{source} is damaged, so nothing was changed: {problems[0]}")
 
 
 def _set_aside(path: Path) -> Path:

@@ -27,6 +27,7 @@ class Tree:
             "SELECT n, id, parent FROM messages WHERE conversation = ?", (conversation,)
         )
         for n, id, parent in sorted(found):
+            parent = parent if parent in self.ids else None  # as messages.py reads a damaged one
             self.ids[n] = id
             self._parents[n] = parent
             self._answers.setdefault(parent, []).append(n)

@@ -23,6 +23,7 @@ from hobnob.store import (
     pages,
     runs,
     search,
+    soundness,
     turns,
     upkeep,
 )
@@ -440,10 +441,11 @@ class Store:
             return file
 
     async def check(self) -> list[str]:
-        """What is wrong with the database, a sentence each: pages, references, index. Slow, and
-        writes wait while the index is read."""
+        """What is wrong with the database, a sentence each: pages, references, parts, index, and
+        where these are sound the rows. Slow, and writes wait while the index is read."""
         problems = await self._db.with_reader(upkeep.problems_of_file)
-        return problems + await self._db.outside(upkeep.problems_of_index)
+        problems += await self._db.outside(upkeep.problems_of_index)
+        return problems or await self._db.with_reader(soundness.odd_rows)
 
     def _change(
         self, function: Callable[[Connection], T], *, durable: bool = False

@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from hobnob.store import schema
+from hobnob.store import schema, soundness
 from hobnob.store.values import Damaged, WriteFailed
 
 COMPANIONS = ("-wal", "-shm")
@@ -61,15 +61,17 @@ def problems_of_index(conn: sqlite3.Connection) -> list[str]:
             "INSERT INTO messages_index (messages_index, rank) VALUES ('integrity-check', 1)"
         )
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             raise
         return ["The search index does not fit the messages."]
     return []
 
 
 def problems_of_file(conn: sqlite3.Connection) -> list[str]:
-    """What SQLite's own checks find, a sentence each."""
-    return _problems(conn, "integrity_check", references=True)
+    """What SQLite's own checks find, and which parts are not as they should be, a sentence each."""
+    problems = soundness.missing(conn)
+    problems += _problems(conn, "integrity_check", references=not problems)
+    return problems + soundness.foreign(conn)
 
 
 def _problems(conn: sqlite3.Connection, pragma: str, *, references: bool) -> list[str]:
@@ -149,6 +151,7 @@ def _copy(conn: sqlite3.Connection, part: Path) -> None:
     with closing(schema.connect_read_only(part, wait_s=0)) as copy:
         schema.check(copy)
         problems = _problems(copy, "quick_check", references=False)  # a look at each page
+        problems = problems or soundness.missing(copy) + soundness.foreign(copy)
     if problems:
         raise Damaged(f"What was to be copied is damaged, so nothing was replaced: {problems[0]}")
     fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)

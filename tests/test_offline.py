@@ -197,6 +197,54 @@ async def test_a_damaged_history_can_be_replaced(paths: Paths, tmp_path: Path) -
     assert await texts(paths.database) == {"sound"}
 
 
+LACKING = {
+    "a table": "DROP TABLE run_events",
+    "the index": "DROP TABLE messages_index",
+    "a column": "ALTER TABLE runs DROP COLUMN cancel_asked",
+    "a key": "DELETE FROM meta WHERE key = 'epoch'",
+    "its own triggers": "CREATE TRIGGER evil AFTER INSERT ON runs BEGIN DELETE FROM meta; END",
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+async def test_a_history_that_could_not_be_used_is_neither_restored_nor_backed_up(
+    paths: Paths, hobnob: Cli, tmp_path: Path, what: str
+) -> None:
+    file = tmp_path / "copy.db"
+    async with history(paths.database) as store:
+        await said(store, "kept", "yes")
+    offline.back_up(paths, file)
+    good = paths.database.read_bytes()
+    with closing(sqlite3.connect(file, isolation_level=None)) as conn:
+        conn.execute(LACKING[what])
+    result = await hobnob.run("history", "restore", str(file))
+    assert result.code == Exit.INTERNAL
+    assert result.err.startswith(f"hobnob: {file} is damaged, so nothing was changed: The ")
+    assert paths.database.read_bytes() == good
+    offline.back_up(paths, file)
+    with closing(sqlite3.connect(paths.database, isolation_level=None)) as conn:
+        conn.execute(LACKING[what])
+    good = file.read_bytes()
+    with pytest.raises(ExitError):
+        offline.back_up(paths, file)
+    assert file.read_bytes() == good
+    assert (await hobnob.run("doctor", "--check-db")).code == 1
+
+
+async def test_odd_rows_are_restored_with_the_rest_and_named(
+    paths: Paths, hobnob: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "copy.db"
+    async with history(file) as store:
+        await said(store, "hello", "yes")
+    with closing(sqlite3.connect(file, isolation_level=None)) as conn:
+        conn.execute("UPDATE messages SET parent = n")
+    result = await hobnob.run("history", "restore", str(file))
+    assert result.code == 0, result.err
+    assert "It is usable, but not all of it is sound: 2 messages do not follow" in result.err
+    assert (await hobnob.run("doctor", "--check-db")).code == 1
+
+
 @pytest.mark.parametrize("what", ["damaged", "foreign", "newer", "empty", "missing", "itself"])
 async def test_what_cannot_be_a_history_replaces_nothing(
     paths: Paths, tmp_path: Path, what: str

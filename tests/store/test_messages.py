@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from support_turns import ME, SettableClock, answer, delta, end, first_turn, new_run, said
@@ -27,7 +28,7 @@ async def test_the_order_is_that_of_writing_whatever_the_clock_says(
 async def test_times_before_1970_and_after_2038_come_back(
     store: Store, clock: SettableClock
 ) -> None:
-    for clock.now in (-1, 0, 2**31 * 1000 + 1, 253_402_300_800_000):
+    for clock.now in (-1, 0, 2**31 * 1000 + 1, 253_402_300_799_999):
         turn = await first_turn(store)
         assert (await store.message(ME, turn.message.id)).created_at == clock.now
 
@@ -90,6 +91,9 @@ async def test_a_damaged_row_hides_nothing_else(store: Store, path: Path) -> Non
     assert (reply.usage, reply.timings, reply.tokens) == (None, None, [])
     assert (await store.conversations(ME))[0].settings == {}
     assert (await store.run(ME, turn.run.id)).prompt == []
+    assert await store.check() == ["1 messages are neither the user's nor a reply."]
+    with closing(sqlite3.connect(path)) as conn, conn:
+        conn.execute("UPDATE messages SET role = 'assistant' WHERE n = 2")
 
 
 async def test_a_reply_without_text_stays_without(store: Store) -> None:

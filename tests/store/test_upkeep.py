@@ -302,7 +302,10 @@ async def test_a_check_finds_an_index_that_does_not_fit(path: Path) -> None:
         conn.execute("DROP TRIGGER messages_index_update_new")
         conn.execute("UPDATE messages SET text = 'changed behind its back' WHERE n = 1")
         conn.commit()
-    assert await store.check() == ["The search index does not fit the messages."]
+    assert await store.check() == [
+        "The trigger messages_index_update_new is not there.",
+        "The search index does not fit the messages.",
+    ]
     await store.close()
 
 
