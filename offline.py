@@ -35,8 +35,9 @@ def restore(paths: Paths, file: Path) -> Path | None:
 
 
 def odd_rows(paths: Paths) -> list[str]:
-    """What is in the history that hobnob never wrote, a sentence for each kind."""
-    with _alone(paths, _BUSY):
+    """What is in the history that hobnob never wrote, a sentence for each kind. Reads beside a
+    server too: one may have begun since the restore that this is said of."""
+    with _in_words():
         return offline.odd_rows(_there(paths))
 
 
@@ -55,6 +56,16 @@ def _alone(paths: Paths, otherwise: str) -> Iterator[None]:
             "internal",
         ) from None
     try:
+        with _in_words():
+            yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Every failure of the store becomes an ExitError."""
+    try:
         yield
     except Damaged as error:
         raise ExitError(str(error), Exit.INTERNAL, "damaged") from None
@@ -62,8 +73,6 @@ def _alone(paths: Paths, otherwise: str) -> Iterator[None]:
         raise ExitError(str(error), Exit.OUTPUT, "not_saved") from None
     except StoreError as error:
         raise ExitError(str(error), Exit.CONFIG, "internal") from None
-    finally:
-        lock.release()
 
 
 def _there(paths: Paths) -> Path:

@@ -231,6 +231,18 @@ async def test_a_history_that_could_not_be_used_is_neither_restored_nor_backed_u
     assert (await hobnob.run("doctor", "--check-db")).code == 1
 
 
+async def test_odd_rows_are_looked_for_beside_a_server_that_has_begun_meanwhile(
+    paths: Paths,
+) -> None:
+    async with history(paths.database) as store:
+        await said(store, "hello", "yes")
+    lock = Lock.acquire(paths.lock_file)
+    try:
+        assert offline.odd_rows(paths) == []
+    finally:
+        lock.release()
+
+
 async def test_odd_rows_are_restored_with_the_rest_and_named(
     paths: Paths, hobnob: Cli, tmp_path: Path
 ) -> None:
