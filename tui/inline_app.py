@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from rich.control import Control
+from textual import events
 from textual._compositor import InlineUpdate
 from textual.driver import Driver
-from textual.geometry import Offset
+from textual.geometry import Offset, Size
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -32,6 +33,7 @@ from hobnob.tui.inline_driver import (
     WIPE,
     Frame,
     InlineDriver,
+    Shape,
     bare,
     printed,
     rows_up,
@@ -78,8 +80,8 @@ class InlineApp(HobnobApp):
         self._above: list[Strip] = []
         self._rows: list[Strip] = []  # of the app, as they are on the screen
         self._cursor = Offset(0, 0)  # below and right of the first of them
-        self._drawn_width = 0
-        self._seen_width = 0
+        self._drawn: Shape | None = None  # the terminal at the last frame; None: none is on it
+        self._seen: Shape | None = None
         self._settled_at = 0.0
 
     def print_above(self, rows: Sequence[Strip]) -> None:
@@ -109,15 +111,19 @@ class InlineApp(HobnobApp):
         ):
             super()._display(screen, renderable)
             return
-        width = driver.width
-        if self._is_changing(width):
+        shape, drawn = driver.shape, self._drawn
+        if drawn and self._is_changing(shape):
             return
-        changed = width != self._drawn_width
-        if changed and self._drawn_width:
+        size = shape.size
+        changed = shape != drawn  # one that was lower, if only for a moment, may have cut rows off
+        if drawn and size.width != drawn.size.width:
             lengths = [row.cell_length for row in self._rows]
-            self._cursor = rows_up(lengths, self._cursor, width)
+            self._cursor = rows_up(lengths, self._cursor, size.width)
         ground = self.screen.rich_style
-        rows = [bare(strip.crop(0, width), ground) for strip in renderable.strips]
+        # The app may not know yet that the terminal is lower: more rows would only scroll away.
+        hidden = max(0, len(renderable.strips) - size.height)
+        fitting = renderable.strips[hidden:]
+        rows = [bare(strip.crop(0, size.width), ground) for strip in fitting]
         above, self._above = self._above, []
         if rows == self._rows and not above and not changed:
             return
@@ -127,30 +133,35 @@ class InlineApp(HobnobApp):
             self._rows,
             clear=renderable.clear or changed or len(rows) < len(self._rows),
         )
-        drawn = frame.render_segments(self.console)
-        back, self._cursor = _to_first_row(self._cursor), self._wanted_cursor(width, len(rows))
-        driver.write("".join([BEGIN, back, drawn, Control.move(*self._cursor).segment.text, END]))
+        written = frame.render_segments(self.console)
+        back = _to_first_row(self._cursor)
+        self._cursor = self._wanted_cursor(Size(size.width, len(rows)), hidden)
+        driver.write("".join([BEGIN, back, written, Control.move(*self._cursor).segment.text, END]))
         driver.show()
         self._rows = rows
-        self._drawn_width = self._seen_width = width
+        self._drawn = self._seen = shape
         self.post_display_hook()
 
-    def _wanted_cursor(self, width: int, height: int) -> Offset:
+    def _wanted_cursor(self, frame: Size, hidden: int) -> Offset:
         """Where the input says, which may have heard of another layout, but within the rows: below
         them the terminal might not let the cursor go, and the next frame would begin too high."""
-        x, y = self.cursor_position
-        return Offset(max(0, min(x, width - 1)), max(0, min(y, height - 1)))
+        x, y = self.cursor_position - Offset(0, hidden)
+        return Offset(max(0, min(x, frame.width - 1)), max(0, min(y, frame.height - 1)))
 
-    def _is_changing(self, width: int) -> bool:
-        """Whether the terminal was made wider or narrower just now. What is drawn meanwhile could
-        be wrapped by a terminal that is already another width than it says."""
-        if not self._drawn_width:
-            return False
+    def _is_changing(self, shape: Shape) -> bool:
+        """Whether the terminal was made another size just now. What is drawn meanwhile could be
+        wrapped or cut off by a terminal that is already another size than it says."""
         now = time.monotonic()
-        if width != self._seen_width:
-            self._seen_width, self._settled_at = width, now + SETTLE_SECONDS
+        if shape != self._seen:
+            self._seen, self._settled_at = shape, now + SETTLE_SECONDS
             self.set_timer(SETTLE_SECONDS, lambda: self.screen.refresh())
         return now < self._settled_at
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Textual lays out for another size only; the rows are also drawn anew after a size that
+        came and went. Before the first frame there is nothing to mend."""
+        if self._drawn:
+            self.screen.refresh()
 
     def _leave_rows(self) -> None:
         """Take the app's rows off the screen, print what waits; the cursor is below it."""
@@ -162,7 +173,7 @@ class InlineApp(HobnobApp):
         wiped = CLEAR_BELOW if rows else WIPE
         driver.write("".join([_to_first_row(self._cursor), "\r", *rows, wiped]))
         driver.show()
-        self._cursor, self._drawn_width, self._rows = Offset(0, 0), 0, []
+        self._cursor, self._drawn, self._rows = Offset(0, 0), None, []
 
     def leave_screen(self) -> None:
         self._leave_rows()

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.segment import Segment
@@ -33,6 +33,14 @@ CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 into its history, where a frame would stay."""
 
 
+class Shape(NamedTuple):
+    """Of the terminal. One that was lower for a moment is as high as before, but without the rows
+    that it has cut off; so the resizes are counted."""
+
+    size: Size
+    resizes: int
+
+
 class InlineDriver(ReadingDriver, LinuxInlineDriver):
     LEAVES = f"\r{CLEAR_BELOW}"
 
@@ -46,6 +54,7 @@ class InlineDriver(ReadingDriver, LinuxInlineDriver):
 
         self.written = 0
         """Characters so far."""
+        self._resizes = 0
 
     def write(self, data: str) -> None:
         self.written += len(data)
@@ -56,9 +65,9 @@ class InlineDriver(ReadingDriver, LinuxInlineDriver):
         return True
 
     @property
-    def width(self) -> int:
-        """Of the terminal as it is now; the app hears of a change a little later."""
-        return self._get_terminal_size()[0]
+    def shape(self) -> Shape:
+        """As it is now; the app hears of a change a little later."""
+        return Shape(Size(*self._get_terminal_size()), self._resizes)
 
     def process_message(self, message: Message) -> None:
         """The terminal was not asked to tell its size here."""
@@ -75,6 +84,7 @@ class InlineDriver(ReadingDriver, LinuxInlineDriver):
         loop = asyncio.get_running_loop()
 
         def resized(number: int, frame: FrameType | None) -> None:
+            self._resizes += 1
             size = Size(*self._get_terminal_size())
             message = events.Resize(size, size)
             asyncio.run_coroutine_threadsafe(self._app._post_message(message), loop)

@@ -34,6 +34,8 @@ from support_cli import COMMAND, Cli
 from support_documents import HOSTILE
 from support_session import SHELL, Session
 
+from hobnob.tui.app import LOW_ROWS
+
 EVENTS = f"/runs/{RUN}/events"
 NEW = "/conversations/new/messages"
 READY = "Enter send"
@@ -291,46 +293,84 @@ async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> 
     assert re.sub(r"[^A-G]", "", said).startswith("ABCDEFG")
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux, which wraps rows anew")
-async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
-    server: FakeServer, hobnob: Cli, tmp_path: Path
-) -> None:
-    server.events = reply_events("A paragraph of some length. " * 6, "\n\n- a\n- b\n")
-    socket = str(tmp_path / "tmux")
+class Pane:
+    """A terminal of tmux, 80 by 20, with the inline chat in it: `async with Pane(...) as pane`."""
 
-    async def tmux(*words: str) -> str:
+    def __init__(self, hobnob: Cli, socket: Path) -> None:
+        self._socket = str(socket)
+        # What a runner of tests says of its own terminal (COLUMNS) is not true of this one.
+        foreign = {"TMUX", "COLUMNS", "LINES"}
+        inherited = {**os.environ, **hobnob.env}
+        self._env = {k: v for k, v in inherited.items() if k not in foreign}
+
+    async def __aenter__(self) -> Pane:
+        command = " ".join([*map(quote, COMMAND), "--inline", "; sleep 60"])
+        await self._tmux("new-session", "-d", "-x", "80", "-y", "20", command)
+        await self.until(READY)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._tmux("kill-server")
+
+    async def _tmux(self, *words: str) -> str:
         def run() -> str:
-            command = ["tmux", "-S", socket, "-f", os.devnull, *words]
-            # What a runner of tests says of its own terminal (COLUMNS) is not true of this one.
-            foreign = {"TMUX", "COLUMNS", "LINES"}
-            inherited = {**os.environ, **hobnob.env}
-            environment = {k: v for k, v in inherited.items() if k not in foreign}
+            command = ["tmux", "-S", self._socket, "-f", os.devnull, *words]
             return subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False
+                command, env=self._env, capture_output=True, text=True, check=False
             ).stdout
 
         return await asyncio.to_thread(run)
 
-    async def until(words: str) -> str:
+    async def type(self, *keys: str) -> None:
+        await self._tmux("send-keys", *keys)
+
+    async def resize(self, width: int, height: int) -> None:
+        await self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    async def all(self) -> str:
+        """What is on the screen and in the history, rows that were wrapped joined."""
+        return await self._tmux("capture-pane", "-pJ", "-S", "-200")
+
+    async def last_row(self) -> str:
+        """The lowest one on the screen that is not empty."""
+        return (await self._tmux("capture-pane", "-p")).rstrip().rpartition("\n")[2]
+
+    async def until(self, words: str) -> str:
         async with asyncio.timeout(30):
-            while words not in (shown := await tmux("capture-pane", "-pJ", "-S", "-200")):
+            while words not in (shown := await self.all()):
                 await asyncio.sleep(0.05)
         return shown
 
-    command = " ".join([*map(quote, COMMAND), "--inline", "; sleep 60"])
-    await tmux("new-session", "-d", "-x", "80", "-y", "20", command)
-    try:
-        await until(READY)
-        await tmux("send-keys", "go", "Enter")
-        await until("tokens")
-        await tmux("send-keys", "some long unsent words that have to be wrapped soon")
-        await until("wrapped soon")
+    async def until_last(self, row: str) -> str:
+        """Wait for the lowest row of the screen; gives all that is shown then."""
+        deadline = time.monotonic() + 30
+        while (last := await self.last_row()) != row:
+            assert time.monotonic() < deadline, last
+            await asyncio.sleep(0.05)
+        return await self.all()
+
+
+needs_tmux = pytest.mark.skipif(
+    shutil.which("tmux") is None, reason="needs tmux, which wraps rows anew"
+)
+
+
+@needs_tmux
+async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
+    server: FakeServer, hobnob: Cli, tmp_path: Path
+) -> None:
+    server.events = reply_events("A paragraph of some length. " * 6, "\n\n- a\n- b\n")
+    async with Pane(hobnob, tmp_path / "tmux") as pane:
+        await pane.type("go", "Enter")
+        await pane.until("tokens")
+        await pane.type("some long unsent words that have to be wrapped soon")
+        await pane.until("wrapped soon")
         for width in (60, 40, 30, 33, 50, 80, 100, 30, 90):
-            await tmux("resize-window", "-x", str(width), "-y", "20")
+            await pane.resize(width, 20)
             await asyncio.sleep(0.05)
         deadline = time.monotonic() + 30
         while True:
-            shown = await tmux("capture-pane", "-pJ", "-S", "-200")
+            shown = await pane.all()
             # On a busy machine a resize may come after a drawing: it is drawn once more.
             if "Ctrl+P commands" in shown and shown.count(READY) == 1:
                 break
@@ -338,9 +378,65 @@ async def test_a_storm_of_resizes_loses_nothing_and_leaves_nothing_behind(
             await asyncio.sleep(0.05)
         assert shown.count("some long unsent words") == 1
         assert shown.count("A paragraph") == 6
-        await tmux("send-keys", "C-q")
-        shown = await until("To go on")
+        await pane.type("C-q")
+        shown = await pane.until("To go on")
         assert "unsent words" not in shown
         assert shown.count("A paragraph") == 6
-    finally:
-        await tmux("kill-server")
+
+
+@needs_tmux
+@pytest.mark.parametrize("height", [16, 12, 9, 7, 5])
+async def test_a_terminal_that_becomes_lower_shows_all_rows_of_the_input_again(
+    server: FakeServer, hobnob: Cli, tmp_path: Path, height: int
+) -> None:
+    lines = [f"line number {n}" for n in range(40)]
+    server.events = reply_events(*(f"{line}\n\n" for line in lines))
+    async with Pane(hobnob, tmp_path / "tmux") as pane:
+        await pane.type("go", "Enter")
+        await pane.until("40 tokens")
+        await pane.type("unsent words")
+        await pane.until("unsent words")
+        before = await pane.last_row()
+        assert before.startswith(READY)
+        # The cursor is in the input: tmux cuts off the rows below it. Where there are few rows
+        # the input is the last one.
+        lowest = before if height >= LOW_ROWS else "▌ unsent words"
+        for rows, row in ((height, lowest), (20, before)):
+            await pane.resize(80, rows)
+            shown = await pane.until_last(row)
+            assert shown.count("unsent words") == 1
+            assert shown.count(READY) == (row == before)
+        await pane.type("C-q")
+        shown = await pane.until("To go on")
+    assert "unsent words" not in shown
+    assert re.findall(r"line number \d+", shown) == lines
+
+
+@needs_tmux
+@pytest.mark.parametrize("height", [16, 9, 5])
+@pytest.mark.parametrize("apart_s", [0.0, 0.15, 0.4])
+async def test_a_terminal_that_is_lower_for_a_moment_shows_all_rows_of_the_input_again(
+    hobnob: Cli, tmp_path: Path, height: int, apart_s: float
+) -> None:
+    async with Pane(hobnob, tmp_path / "tmux") as pane:
+        await pane.type("go", "Enter")
+        await pane.until("2 tokens")
+        await pane.type("unsent words")
+        await pane.until("unsent words")
+        before = await pane.last_row()
+        await pane.resize(80, height)
+        await asyncio.sleep(apart_s)
+        await pane.resize(80, 20)
+        shown = await pane.until_last(before)
+        assert shown.count("unsent words") == shown.count(READY) == 1
+
+
+async def test_a_resize_to_the_same_size_is_drawn_once_more(hobnob: Cli) -> None:
+    async with Session(hobnob, "--inline") as session:
+        await session.until(READY)
+        session.type("unsent")
+        await session.until("unsent")
+        session.resize(100, 9)
+        session.resize(100, 30)
+        await session.until("unsent")
+        await session.until(READY)
