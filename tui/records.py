@@ -76,6 +76,12 @@ class Branch:
     siblings: dict[str, list[str]] = field(default_factory=dict)
     earlier: int = 0  # messages of the path before these
 
+    def after(self, before: Branch) -> Branch:
+        """Together with the part of the path that ends where this one begins."""
+        messages = [*before.messages, *self.messages]
+        siblings = {**before.siblings, **self.siblings}
+        return Branch(self.conversation, messages, siblings, before.earlier)
+
 
 @dataclass(frozen=True, slots=True)
 class Replies:

@@ -220,26 +220,32 @@ class Talk:
                 self._leaves[one.id] = self.entries[-1].id
 
     async def switch(self, at: Entry, step: int) -> Entry | None:
-        """Show the version before or after, which is returned. None: there is none."""
+        """Show the version before or after, which is returned. None: there is none. Raises
+        ClientError, and nothing changed."""
         if self.conversation is None or at.id not in at.siblings:
             return None
         number = at.siblings.index(at.id) + step
         if not 0 <= number < len(at.siblings):
             return None
         self._remember()
-        target = at.siblings[number]
-        leaf = self._leaves.get(target)
+        id, target = self.conversation.id, at.siblings[number]
         client = await self._line.get()
-        self._take(
-            await client.branch(
-                self.conversation.id, leaf or target, newest=leaf is None, limit=FIRST_MESSAGES
-            )
-        )
-        await self.reach(target)
-        self.conversation = await client.update_conversation(
-            self.conversation.id, head=self.entries[-1].id
-        )
+        branch = await self._through(client, id, target)
+        # Only when the server has it is it open here as well: it may refuse, or be away.
+        changed = await client.update_conversation(id, head=branch.messages[-1].id)
+        self._take(replace(branch, conversation=changed))
         return next((one for one in self.entries if one.id == target), self.entries[-1])
+
+    async def _through(self, client: Client, id: str, target: str) -> Branch:
+        """The branch of a conversation that goes through a message, from that one on."""
+        leaf = self._leaves.get(target)
+        found = await client.branch(id, leaf or target, newest=leaf is None, limit=FIRST_MESSAGES)
+        while found.earlier and all(one.id != target for one in found.messages):
+            before = await client.branch(id, before=found.messages[0].id, limit=LARGEST_PAGE)
+            if not before.messages:
+                break
+            found = found.after(before)
+        return found
 
     # ---- what others write --------------------------------------------------------------------
 
@@ -269,9 +275,7 @@ class Talk:
         there = joint(self.entries[:number], branch)
         if there is None and branch.earlier and branch.messages:
             before = await client.branch(id, before=branch.messages[0].id, limit=LARGEST_PAGE)
-            messages = [*before.messages, *branch.messages]
-            siblings = {**before.siblings, **branch.siblings}
-            there = joint(self.entries[:number], Branch(branch.conversation, messages, siblings))
+            there = joint(self.entries[:number], branch.after(before))
         return there
 
     def is_lost(self, number: int) -> bool:
