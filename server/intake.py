@@ -17,8 +17,10 @@ from hobnob.server.continuing import Kept
 from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
 from hobnob.server.engine.state import EnginePort, EngineState, EngineStatus
 from hobnob.server.errors import (
+    Busy,
     Conflict,
     EmptyPrompt,
+    EngineFailed,
     InvalidRequest,
     ModelLoading,
     ModelUnavailable,
@@ -164,8 +166,8 @@ class Intake:
             items = history.items(conversation.system, branch, text.vocab_hash)
             messages = [item.message for item in items]
             prompt = await self._engine.render(messages, add_generation_prompt=False)
-        except (Conflict, InvalidRequest):
-            return None
+        except (Conflict, InvalidRequest, EngineFailed, Busy):
+            return None  # only a hint: whoever sends the message is told what is wrong
         n_ctx = expected_n_ctx(self._engine.status, text)
         if not prompt or len(prompt) > n_ctx - self._reserve(options, n_ctx):
             return None

@@ -14,9 +14,13 @@ from statistics import median
 
 FIRST_ROWS = 8
 """While costs are not known."""
-FLOOR_ROWS = 4
+FLOOR_ROWS = 3
 """Not more: late in a long prompt a row costs four times what it does at its beginning, since it
-attends to all that came before, and eight of them made steps of five times a decode step."""
+attends to all that came before, and eight of them made steps of five times a decode step, four
+of them steps of 3.9 times."""
+MIXED_COST = 2.0
+"""Of a row's cost in a step of prefill alone, until a step that also decodes has shown it: few
+rows share less of the work than many."""
 RELATIVE_TARGET = 2.8
 """Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
 IDLE_STEP_SECONDS = 1.0
@@ -41,7 +45,10 @@ class Pace:
     rows: int
     target_s: float = 0.0
     _per_row: float | None = None
-    """Seconds of one more prefill row."""
+    """Seconds of one more prefill row, in steps of prefill alone."""
+    _per_row_beside: float | None = None
+    """The same in steps that also decode; not believed where it is less than that, as after the
+    first rows of short prompts."""
     _decodes: dict[int, deque[float]] = field(default_factory=dict)
     """Seconds of the newest steps of so many decodes alone."""
 
@@ -50,19 +57,20 @@ class Pace:
         if not prefill_rows:
             self._decodes.setdefault(decodes, deque(maxlen=_DECODES_KEPT)).append(seconds)
             return
-        rows, weight = prefill_rows, _WEIGHT
         if decodes:
             base = self._decode_cost(decodes)
-            if base is None:
-                return
-        else:  # its first row costs what the only row of a decode step does
-            base = median(self._decodes[1]) if 1 in self._decodes else None
             if base is not None:
-                rows -= 1
-            weight *= min(1.0, rows / TRUSTED_ROWS)
+                per_row = max(1e-6, seconds - base) / prefill_rows
+                self._per_row_beside = _blend(self._per_row_beside, per_row)
+            return
+        rows = prefill_rows
+        # its first row costs what the only row of a decode step does
+        base = median(self._decodes[1]) if 1 in self._decodes else None
+        if base is not None:
+            rows -= 1
         if rows:
             per_row = max(1e-6, seconds - (base or 0.0)) / rows
-            self._per_row = _blend(self._per_row, per_row, weight)
+            self._per_row = _blend(self._per_row, per_row, _WEIGHT * min(1.0, rows / TRUSTED_ROWS))
 
     def prefill_rows(self, decodes: int, soon: int = 1) -> int:
         """Prefill tokens for a step that also has so many decodes, while the prompts of `soon`
@@ -72,12 +80,12 @@ class Pace:
             if self._per_row is None:
                 return self.rows
             return self._bounded(IDLE_STEP_SECONDS / self._per_row)
-        base = self._decode_cost(decodes)
-        if base is None or self._per_row is None:
+        base, per_row = self._decode_cost(decodes), self._seconds_beside
+        if base is None or per_row is None:
             return FIRST_ROWS
         settled = self._decode_cost(decodes + max(0, soon - 1)) or base
         target = self.target_s or RELATIVE_TARGET * max(base, settled)
-        return self._bounded((target - base) / self._per_row)
+        return self._bounded((target - base) / per_row)
 
     def decode_seconds(self, decodes: int) -> float | None:
         """Of a step of so many decodes alone; None while none was measured."""
@@ -85,7 +93,14 @@ class Pace:
 
     @property
     def seconds_per_prefill_row(self) -> float | None:
-        return self._per_row
+        return self._per_row_beside if self._per_row is None else self._per_row
+
+    @property
+    def _seconds_beside(self) -> float | None:
+        alone, beside = self._per_row, self._per_row_beside
+        if alone is None:
+            return beside
+        return MIXED_COST * alone if beside is None else max(alone, beside)
 
     def _bounded(self, rows: float) -> int:
         return max(FLOOR_ROWS, min(self.rows, int(rows)))

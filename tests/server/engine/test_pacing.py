@@ -86,6 +86,20 @@ def test_a_long_prompt_whose_rows_become_dear_does_not_make_steps_longer() -> No
     assert max(costs) <= 3.5 * decode
 
 
+def test_the_first_step_of_a_prompt_beside_others_is_not_the_longest() -> None:
+    """As measured: a row costs 5 ms among 128 of a prompt alone, and 9 ms among 11 of a step."""
+    pace, decode = Pace(512), 0.030
+    pace.observe(0, 128, 128 * 0.005)
+    for _ in range(10):
+        pace.observe(4, 0, decode)
+    costs = []
+    for _ in range(10):
+        rows = pace.prefill_rows(4)
+        costs.append(decode + rows * 0.009)
+        pace.observe(4, rows, costs[-1])
+    assert max(costs) <= 3 * decode
+
+
 def test_one_slow_decode_step_before_a_long_prompt_does_not_make_all_its_steps_long() -> None:
     pace, machine = Pace(512), Machine(*SMALL_CPU)
     alone = [machine.step(4, 0) for _ in range(20)]
@@ -152,7 +166,7 @@ def test_short_prompts_do_not_teach_that_rows_are_dear() -> None:
     before = pace.prefill_rows(4)
     for _ in range(50):
         pace.observe(0, 10, machine.step(0, 10))
-    assert pace.prefill_rows(4) == pytest.approx(before, rel=0.05)
+    assert pace.prefill_rows(4) >= 0.95 * before
     assert pace.seconds_per_prefill_row == pytest.approx(0.001, rel=0.1)
 
 

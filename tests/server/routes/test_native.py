@@ -13,6 +13,7 @@ from fake_engine import FakeEngine
 from support_edge import KEY, Edge, edge_at, sse
 
 from hobnob.server import streams
+from hobnob.server.errors import EngineFailed
 from hobnob.server.wire import API
 
 
@@ -515,6 +516,19 @@ async def test_an_empty_conversation_or_an_engine_that_is_away_is_not_warmed(edg
     edge.engine.die()
     assert (await edge.call("POST", f"/conversations/{full}/warm")).json() == {"warming": False}
     assert (await edge.call("POST", "/conversations/ffffffff/warm")).status_code == 404
+
+
+async def test_a_warm_up_whose_text_the_engine_dies_of_is_not_now_and_no_fault_of_the_server(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await finished(edge)
+
+    async def dies(*_: object, **__: object) -> list[int]:
+        raise EngineFailed("The prompt could not be read. The engine was ended by SIGKILL.")
+
+    monkeypatch.setattr(edge.engine, "render", dies)
+    answer = await edge.call("POST", f"/conversations/{id}/warm")
+    assert (answer.status_code, answer.json()) == (202, {"warming": False})
 
 
 async def test_tokens_are_counted_from_an_address_or_a_body(edge: Edge) -> None:
