@@ -29,6 +29,7 @@ from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.early import EarlyKeys
+from hobnob.tui.frames import Framed
 from hobnob.tui.help import HelpScreen
 from hobnob.tui.help_parts import help_parts
 from hobnob.tui.key_bar import KeyBar
@@ -66,7 +67,7 @@ KEYS = (
 )
 
 
-class Desk(Screen[None]):
+class Desk(Framed, Screen[None]):
     """The screen under all others. What is typed at once is for the input, when there is one."""
 
     AUTO_FOCUS = "#composer"

@@ -27,6 +27,7 @@ from hobnob.tui.column_view import ColumnView
 from hobnob.tui.compare import FEWEST, LETTERS, MOST, Column
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
+from hobnob.tui.frames import Framed
 from hobnob.tui.key_bar import KeyBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
@@ -39,7 +40,7 @@ from hobnob.tui.wrap import shorten
 KEYS = ("Enter ask", "Tab columns: e settings  a add  d differs  Enter keep", "F1 keys")
 
 
-class Playground(Screen[str | None]):
+class Playground(Framed, Screen[str | None]):
     """Dismissed with the conversation in which a reply was kept, or None."""
 
     AUTO_FOCUS = "#composer"
