@@ -20,7 +20,7 @@ from hobnob.cli_arguments import (
     target_of,
     usage,
 )
-from hobnob.exits import Exit
+from hobnob.exits import Exit, ExitError
 
 history = group("Read, search, export, rename, pin and delete conversations.")
 
@@ -149,6 +149,9 @@ def history_rm(
 @history.command("backup")
 def history_backup(file: File, url: Url = None) -> int:
     """Copy the whole history into FILE, also while the server runs."""
+    if file.exists() and not file.is_file():
+        sentence = f"A backup goes into a file: {file} is something else."
+        raise ExitError(sentence, Exit.OUTPUT, "output_failed")
     target = target_of(url)
     if serves(target):
         from hobnob.tui import verbs

@@ -14,6 +14,11 @@ from hobnob.store.values import Conversation, Deletion
 
 DELETIONS_KEPT = 10_000
 
+TIME_BITS = 10
+"""Numbers of a restored history begin at the milliseconds since 1970 times 2 to the power of this:
+beyond what any history counted before, unless it wrote a million times a second, and exact in
+JavaScript's numbers (2**53) until the year 2248."""
+
 
 def last(conn: sqlite3.Connection) -> int:
     """The number of the last write of any owner."""
@@ -57,6 +62,19 @@ def delete(conn: sqlite3.Connection, n: int) -> None:
     if oldest is not None:
         conn.execute("DELETE FROM deletions WHERE change <= ?", tuple(oldest))
         conn.execute("UPDATE meta SET value = ? WHERE key = 'deletions_from'", tuple(oldest))
+
+
+def forget_deletions(conn: sqlite3.Connection) -> None:
+    """Drops the notes of all of them; belongs together with `begin_anew`."""
+    conn.execute("DELETE FROM deletions")
+
+
+def begin_anew(conn: sqlite3.Connection, now_ms: int) -> None:
+    """For a copy that takes the place of another history of the same kind: no number that anybody
+    knows of that one is good here, so that who follows it reads all lists again. (The migration
+    that brings `deletions_from` sets it likewise.)"""
+    begin = max(last(conn) + 1, now_ms << TIME_BITS)
+    conn.execute("UPDATE meta SET value = ? WHERE key IN ('change', 'deletions_from')", (begin,))
 
 
 def _deletions(conn: sqlite3.Connection, owner: str, number: int, limit: int) -> list[Deletion]:

@@ -101,6 +101,7 @@ def _use_wal(conn: sqlite3.Connection, deadline: float) -> None:
 
 def _make_private(path: Path) -> None:
     """The file 0600 before anything is in it, in a folder that is 0700 if we make it."""
+    schema.require_file(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hobnob.store import schema, soundness, upkeep
+from hobnob.store import changes, schema, soundness, upkeep
 from hobnob.store.gate import gate
 from hobnob.store.upkeep import COMPANIONS
 from hobnob.store.values import Damaged, StoreError, WriteFailed
@@ -71,7 +72,7 @@ def _copy_checked(source: Path, fresh: Path) -> None:
     with suppress(OSError):
         if os.path.samefile(source, fresh.with_name(fresh.name.removesuffix(".restoring"))):
             raise WriteFailed("That is the database itself.")
-    if not source.is_file():
+    if not source.exists():
         raise Damaged(f"There is no file {source}.")
     with gate(), closing(schema.connect_read_only(source, wait_s=LOCK_WAIT_SECONDS)) as conn:
         (tables,) = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -82,9 +83,14 @@ def _copy_checked(source: Path, fresh: Path) -> None:
             raise _refused(source, problems)
         upkeep.back_up(conn, fresh)
     with gate(), _opened(fresh) as conn:
-        problems = _unusable(conn)
-    if problems:
-        raise _refused(source, problems)
+        if problems := _unusable(conn):
+            raise _refused(source, problems)
+        if applied := schema.applied(conn):
+            conn.execute("BEGIN IMMEDIATE")
+            if "m002_deletions" in applied:
+                changes.forget_deletions(conn)
+            changes.begin_anew(conn, time.time_ns() // 1_000_000)
+            conn.execute("COMMIT")
     # Its age decides whether replies that were under way still go on.
     stamp = source.stat()
     os.utime(fresh, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
@@ -111,6 +117,7 @@ def _set_aside(path: Path) -> Path:
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that may write, to a file that is there; nothing is migrated."""
+    schema.require_file(path)
     conn = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,

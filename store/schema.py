@@ -7,6 +7,7 @@ without importing sqlite-utils (which costs 0.2 s and pulls in numpy).
 from __future__ import annotations
 
 import sqlite3
+import stat
 from pathlib import Path
 
 from hobnob.store.values import Damaged, SchemaTooNew
@@ -26,6 +27,26 @@ APPLICATION_ID = 0x686F626E
 """`hobn` in the header of the file: what tells our databases from others."""
 
 
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_file(path: Path) -> None:
+    """Raises Damaged for what is there but is no regular file: to open it may take for ever, or
+    do something. None at all is fine."""
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except OSError:
+        return  # whoever opens it is told what is wrong
+    if kind != stat.S_IFREG:
+        raise Damaged(f"{path} is {_KINDS.get(kind, 'no file')}, where a database should be.")
+
+
 def refuse_foreign_or_newer(path: Path, *, wait_s: float) -> None:
     """Raises SchemaTooNew or Damaged, the file left byte-identical. No file is fine."""
     if not path.exists() or path.stat().st_size == 0:
@@ -38,7 +59,9 @@ def refuse_foreign_or_newer(path: Path, *, wait_s: float) -> None:
 
 
 def connect_read_only(path: Path, *, wait_s: float) -> sqlite3.Connection:
-    """A connection that cannot write; it may be closed by another thread than its user's."""
+    """A connection that cannot write; it may be closed by another thread than its user's. Raises
+    Damaged, and sqlite3's errors."""
+    require_file(path)
     conn = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,

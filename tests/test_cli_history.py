@@ -6,8 +6,10 @@ import asyncio
 import io
 import json
 import os
+import sqlite3
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,20 @@ async def test_all_are_exported_however_many_pages_they_fill(
     assert asked == [f"question {number}" for number in (4, 3, 2, 1, 0)]
     text = (await history("export", "--all")).out
     assert [text.count(f"question {number}\n") for number in range(5)] == [1] * 5
+
+
+async def test_a_time_that_no_calendar_has_keeps_no_conversation_from_being_read(
+    edge: Edge, history: History, tmp_path: Path
+) -> None:
+    id = (await said(edge.store, "hello", "yes")).conversation.id
+    with closing(sqlite3.connect(tmp_path / "hobnob.db", isolation_level=None)) as conn:
+        conn.execute("UPDATE conversations SET created_at = ?1, updated_at = ?1", (2**63 - 1,))
+    listed = await history("list")
+    assert (listed.code, listed.err) == (0, "")
+    assert listed.out.startswith(f"{id[:8]}  ????-??-?? ??:??  ")
+    exported = await history("export", "--all")
+    assert (exported.code, exported.err) == (0, "")
+    assert "created: null\n" in exported.out and "hello" in exported.out
 
 
 async def test_an_empty_history_is_an_empty_export(history: History) -> None:

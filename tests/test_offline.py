@@ -21,7 +21,7 @@ from hobnob.paths import Paths
 from hobnob.server.lock import Lock
 from hobnob.store import schema
 from hobnob.store.store import Store
-from hobnob.store.values import Append
+from hobnob.store.values import Append, Damaged
 
 
 @pytest.fixture
@@ -144,6 +144,36 @@ async def test_a_restored_history_is_the_backup_and_the_old_one_is_kept_beside_i
     assert await texts(paths.data_dir / kept) == {"before", "after"}
     async with history(paths.database) as store:
         assert await store.instance() == instance
+
+
+async def test_who_follows_a_history_that_was_restored_over_is_told_to_read_it_again(
+    paths: Paths, tmp_path: Path
+) -> None:
+    """Else a cursor of the newer history would be good again once the older one grew past it."""
+    file = tmp_path / "copy.db"
+    async with history(paths.database) as store:
+        await said(store, "before", "yes")
+        gone = (await said(store, "deleted", "yes")).conversation.id
+        await store.delete_conversation(ME, gone)
+    offline.back_up(paths, file)
+    async with history(paths.database) as store:
+        cursors = [await store.last_change()]
+        for n in range(20):
+            await said(store, f"later {n}", "yes")
+            cursors.append(await store.last_change())
+    for _ in range(2):
+        offline.restore(paths, file)
+        async with history(paths.database) as store:
+            began = await store.last_change()
+            for n in range(30):
+                await said(store, f"other {n}", "yes")
+            assert all([await store.changes(ME, cursor) is None for cursor in cursors])
+            whole = await store.changes(ME, 0, limit=100)
+            assert whole is not None and len(whole) == 31
+            since = await store.changes(ME, began)
+            assert since is not None and len(since) == 30
+            cursors += [began, await store.last_change()]
+        assert max(cursors) < 2**53  # as JavaScript counts
 
 
 async def test_a_restored_history_has_the_pins_of_the_backup(
@@ -286,6 +316,46 @@ async def test_what_cannot_be_a_history_replaces_nothing(
     assert paths.database.read_bytes() == before
     companions = {"lock", "hobnob.db-wal", "hobnob.db-shm"}
     assert {one.name for one in paths.data_dir.iterdir()} - companions == {"hobnob.db"}
+
+
+NO_FILES = {
+    "a folder": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+async def test_what_is_no_file_is_neither_read_nor_waited_for(
+    paths: Paths, hobnob: Cli, tmp_path: Path, what: str
+) -> None:
+    paths.make()
+    NO_FILES[what](paths.database)
+    sentence = f"{paths.database} is {what}, where a database should be."
+    backup = await hobnob.run("history", "backup", str(tmp_path / "copy.db"))
+    assert (backup.code, backup.err) == (Exit.INTERNAL, f"hobnob: {sentence}\n")
+    checked = await hobnob.run("doctor", "--check-db")
+    assert (checked.code, checked.out.decode()) == (Exit.INTERNAL, f"{sentence}\n")
+    with pytest.raises(Damaged, match=sentence):
+        await Store.open(paths.database)
+    other = Paths.home({"HOBNOB_HOME": str(tmp_path / "other")})
+    with pytest.raises(ExitError, match=sentence):
+        offline.restore(other, paths.database)
+    assert not other.database.exists()
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+async def test_a_backup_goes_into_no_pipe_and_replaces_no_device(
+    paths: Paths, hobnob: Cli, tmp_path: Path, what: str
+) -> None:
+    async with history(paths.database) as store:
+        await said(store, "hello", "yes")
+    target = tmp_path / "target"
+    NO_FILES[what](target)
+    result = await hobnob.run("history", "backup", str(target))
+    assert (result.code, result.out) == (Exit.OUTPUT, b"")
+    assert result.err == f"hobnob: A backup goes into a file: {target} is something else.\n"
+    assert not target.is_file()
 
 
 async def test_nothing_is_restored_while_a_server_holds_the_lock(

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from hobnob.tui.blocks import Splitter
 from hobnob.tui.clean import one_line
+from hobnob.tui.moment import moment
 from hobnob.tui.records import Message, Tree
 
 VERSION = 1
@@ -69,8 +70,9 @@ class Markdown:
         parts = []
         written = {one.id for one in shown}
         parents = {one.parent for one in tree.messages}
-        for leaf in tree.messages:
-            if leaf.id in parents or leaf.id in written:
+        leaves = [one for one in tree.messages if one.id not in parents]
+        for leaf in (*leaves, *tree.messages):  # a ring has no leaf
+            if leaf.id in written:
                 continue
             new = [one for one in _branch(tree, leaf.id) if one.id not in written]
             parts.append(f"# Another branch, {_place(new[0].parent)}")
@@ -107,12 +109,12 @@ def _front_matter(tree: Tree) -> str:
 
 
 def _branch(tree: Tree, leaf: str | None) -> list[Message]:
-    """From the root to the leaf."""
-    by_id = {one.id: one for one in tree.messages}
+    """From the root to the leaf, each message once also where they follow each other in a ring."""
+    left = {one.id: one for one in tree.messages}
     branch: list[Message] = []
-    while leaf is not None and leaf in by_id:
-        branch.append(by_id[leaf])
-        leaf = by_id[leaf].parent
+    while leaf is not None and leaf in left:
+        branch.append(left.pop(leaf))
+        leaf = branch[-1].parent
     return branch[::-1]
 
 
@@ -136,4 +138,6 @@ def _quoted(text: str) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """As YAML has it: `null` for one that no calendar has."""
+    when = moment(milliseconds, UTC)
+    return f"{when.replace(tzinfo=None).isoformat(timespec='seconds')}Z" if when else "null"

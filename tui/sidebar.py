@@ -21,6 +21,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from hobnob.tui.clean import clean
+from hobnob.tui.moment import moment
 from hobnob.tui.records import Conversation
 
 UNTITLED = "Untitled"
@@ -195,10 +196,8 @@ def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Opti
 
 
 def _day(milliseconds: int) -> dt.date:
-    try:
-        return dt.datetime.fromtimestamp(milliseconds / 1000).date()
-    except (OverflowError, ValueError, OSError):
-        return dt.date.min
+    when = moment(milliseconds)
+    return when.date() if when else dt.date.min
 
 
 def title(conversation: Conversation) -> str:

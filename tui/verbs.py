@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
 from hobnob.tui import exchange
 from hobnob.tui.client import Client
+from hobnob.tui.moment import moment
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, print_json
@@ -420,7 +420,8 @@ def _size(size: object) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+    when = moment(milliseconds)
+    return when.isoformat(" ", "minutes") if when else "????-??-?? ??:??"
 
 
 def _flat(text: str) -> str:

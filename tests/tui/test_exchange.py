@@ -67,3 +67,24 @@ def test_json_is_whole_with_none_one_and_two_conversations() -> None:
 
 def test_a_conversation_without_messages_has_only_its_front_matter() -> None:
     assert Markdown(branches=True).conversation(tree()).endswith("---\n")
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, 10**400])
+def test_a_time_that_no_calendar_has_is_none(time: int) -> None:
+    odd = Tree(Conversation("c", "t", created_at=time, updated_at=1_700_000_000_000), [])
+    lines = Markdown().conversation(odd).split("\n")
+    assert "created: null" in lines and "updated: 2023-11-14T22:13:20Z" in lines
+
+
+def test_messages_that_follow_each_other_in_a_ring_are_written_once() -> None:
+    ring = [
+        Message("a", "c", "c", "user", "first", "completed"),
+        Message("b", "c", "a", "assistant", "second", "completed"),
+        Message("c", "c", "b", "user", "third", "completed"),
+    ]
+    alone = Message("d", "c", "d", "user", "its own", "completed")
+    whole = Tree(Conversation("c", "t", head="c"), [*ring, alone])
+    shown = Markdown().conversation(whole)
+    assert [shown.count(text) for text in ("first", "second", "third")] == [1, 1, 1]
+    both = Markdown(branches=True).conversation(whole)
+    assert [both.count(text) for text in ("first", "second", "third", "its own")] == [1] * 4
