@@ -187,6 +187,12 @@ def lock_held(paths: Paths) -> bool:
     return False
 
 
+def refuse_silent(paths: Paths) -> None:
+    """Raises LaunchError when a server holds the lock that was just found not to answer."""
+    if lock_held(paths):
+        raise LaunchError(f"A hobnob server{_holder(paths)} holds the lock but does not answer.")
+
+
 def read_key(paths: Paths) -> str | None:
     """The local server's key, or None while it has none (it makes one at its first start)."""
     try:
@@ -394,10 +400,7 @@ def stop(paths: Paths, *, timeout_s: float = STOP_SECONDS, restarting: bool = Fa
     """
     server = find(paths)
     if server is None:
-        if lock_held(paths):
-            raise LaunchError(
-                f"A hobnob server{_holder(paths)} holds the lock but does not answer."
-            )
+        refuse_silent(paths)
         return False
     # Its own key first: the one in HOBNOB_KEY may be for another machine's server.
     keys = dict.fromkeys(key for key in (read_key(paths), os.environ.get("HOBNOB_KEY")) if key)

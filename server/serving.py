@@ -37,7 +37,7 @@ from hobnob.server.status import Identity, StatusReport
 from hobnob.server.tally import Tally
 from hobnob.server.temporary import Temporary
 from hobnob.store.store import Store
-from hobnob.store.values import StoreError
+from hobnob.store.values import Stale, StoreError
 
 STOP_SECONDS = 4.5
 """From the wish to stop to the end of the process, at the most."""
@@ -93,7 +93,7 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         store = await Store.open(
             setup.paths.database,
             full=setup.full_durability,
-            on_taken_over=lambda: _taken_over(lifecycle),
+            on_taken_over=lambda error: _taken_over(lifecycle, error),
         )
         stack.push_async_callback(store.close)
         await engine.start()
@@ -208,10 +208,10 @@ async def _forget_temporary(temporary: Temporary) -> None:
         log.warning("temporary conversations are deleted by the next server")
 
 
-def _taken_over(lifecycle: Lifecycle) -> None:
+def _taken_over(lifecycle: Lifecycle, error: Stale) -> None:
     """Nothing can be stored here any more, and what is shown would soon be old."""
     if not lifecycle.stopping:
-        log.error("another server has taken over the database")
+        log.error("%s", error)
         lifecycle.fail()
 
 

@@ -43,7 +43,7 @@ class Database:
         *,
         wait_s: float = LOCK_WAIT_SECONDS,
         full: bool = False,
-        on_taken_over: Callable[[], None] = lambda: None,
+        on_taken_over: Callable[[Stale], None] = lambda _: None,
     ) -> None:
         """`full`: writes that ask for it outlive a loss of power (writer.py). `on_taken_over` is
         called with each write that is refused as Stale."""
@@ -116,8 +116,9 @@ class Database:
         await asyncio.to_thread(self._writer.join, CLOSE_WRITER_SECONDS)
 
     def _written(self, future: asyncio.Future[Any]) -> None:
-        if not future.cancelled() and isinstance(future.exception(), Stale):
-            self._on_taken_over()
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, Stale):
+            self._on_taken_over(error)
 
     # ---- the readers' threads ----
 

@@ -43,6 +43,7 @@ from hobnob.store.values import (
     Page,
     Replies,
     Run,
+    Stale,
     Turn,
 )
 
@@ -84,12 +85,13 @@ class Store:
         *,
         clock: Clock = utc_ms,
         full: bool = False,
-        on_taken_over: Callable[[], None] = lambda: None,
+        on_taken_over: Callable[[Stale], None] = lambda _: None,
     ) -> Self:
         """Creates or migrates the database; earlier openers' writes are refused from now on.
 
         `full`: a message, a cancel and the end of a reply, once acknowledged, outlive a loss of
-        power. `on_taken_over` is called when a write is refused because of a later opener.
+        power. `on_taken_over` is called when a write is refused because of a later opener, or
+        because the file is not there any more.
         Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
         """
         database = Database(path, full=full, on_taken_over=on_taken_over)

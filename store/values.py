@@ -53,7 +53,8 @@ class Damaged(WriteFailed):
 
 
 class Stale(WriteFailed):
-    """Another process has opened the database since: this one may not write to it any more."""
+    """Another process has opened the database since, or the file that this one opened is not the
+    one of that name any more: it may not write to it any more."""
 
 
 @dataclass(frozen=True, slots=True)

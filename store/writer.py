@@ -59,6 +59,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         # Of the thread alone:
         self._epoch = 0
+        self._file: tuple[int, int] | None = None  # device and inode of what was opened
         self._wal = f"{path}-wal"
         self._wal_seen_bytes = 0
         self._checkpoint_at_bytes = WAL_BOUND_BYTES
@@ -115,6 +116,7 @@ class Writer:
         try:
             with gate():
                 conn, self._epoch = open_writer(self._path, wait_s=self._wait_s)
+                self._file = _identity(self._path)
         except BaseException as error:
             self.close()
             _deliver(opened, None, error)
@@ -167,6 +169,8 @@ class Writer:
             (epoch,) = conn.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
             if epoch != self._epoch:
                 raise Stale("Another server has taken over the database.")
+            if _identity(self._path) != self._file:  # SQLite would write on where nobody reads
+                raise Stale(f"The database {self._path} was removed, or replaced by another file.")
             result = action(conn)
             conn.execute("COMMIT")
         except BaseException:
@@ -203,6 +207,15 @@ class Writer:
             return os.stat(self._wal).st_size
         except OSError:  # not there yet, or the file system is in trouble: the next write says so
             return 0
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Of the file of that name; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

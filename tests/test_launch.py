@@ -125,7 +125,10 @@ def test_a_server_that_hangs_is_named_and_not_killed(
         launch.ensure(paths, timeout_s=1.0)
     with pytest.raises(LaunchError, match="holds the lock but does not answer"):
         launch.stop(paths)
+    with pytest.raises(LaunchError, match="holds the lock but does not answer"):
+        launch.refuse_silent(paths)
     os.close(holder)
+    launch.refuse_silent(paths)
 
 
 def test_a_start_can_be_given_up(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

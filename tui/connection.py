@@ -328,6 +328,7 @@ class Connection:
         else:
             server = await asyncio.to_thread(launch.find, paths)
         if server is None:
+            await asyncio.to_thread(launch.refuse_silent, paths)
             raise LaunchError("No hobnob server is running.")
         if server != self._server:
             self._server = server

@@ -382,9 +382,23 @@ async def test_a_server_without_replies_ends_too_once_it_finds_that_another_took
         answer = await server.client.post(f"{API}/conversations", json={})
         assert answer.status_code == 507
         code, said = await server.ended()
-        assert code == 1 and "another server has taken over" in said
+        assert code == 1 and "Another server has taken over" in said
         assert "Traceback" not in said
         await other.close()
+
+
+async def test_a_server_whose_database_was_removed_says_so_keeps_nothing_in_silence_and_ends(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as server:
+        for name in ("", "-wal", "-shm"):
+            server.paths.database.with_name(f"{server.paths.database.name}{name}").unlink()
+        answer = await server.client.post(f"{API}/conversations", json={})
+        assert answer.status_code == 507
+        assert "was removed, or replaced" in answer.json()["error"]["message"]
+        code, said = await server.ended()
+        assert code == 1 and "was removed, or replaced by another file" in said
+        assert "Traceback" not in said
 
 
 async def test_a_server_that_slept_while_another_took_over_shows_nothing_of_its_own_and_ends(

@@ -214,6 +214,25 @@ async def test_whoever_opened_last_writes_and_the_earlier_one_is_refused(path: P
     await late.close()
 
 
+@pytest.mark.parametrize("other", [None, b"another file"])
+async def test_a_file_that_was_removed_or_replaced_is_not_written_on_in_silence(
+    path: Path, other: bytes | None
+) -> None:
+    heard: list[Stale] = []
+    db = Database(path, on_taken_over=heard.append)
+    await db.open()
+    await db.write(set_mark("kept"))
+    path.rename(path.with_name("elsewhere.db"))
+    if other is not None:
+        path.write_bytes(other)
+    with pytest.raises(Stale, match="was removed, or replaced by another file"):
+        await db.write(set_mark("lost"))
+    assert [str(one) for one in heard] == [
+        f"The database {path} was removed, or replaced by another file."
+    ]
+    await db.close()
+
+
 async def test_too_many_waiting_writes_are_refused(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
