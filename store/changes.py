@@ -73,8 +73,11 @@ def begin_anew(conn: sqlite3.Connection, now_ms: int) -> None:
     """For a copy that takes the place of another history of the same kind: no number that anybody
     knows of that one is good here, so that who follows it reads all lists again. (The migration
     that brings `deletions_from` sets it likewise.)"""
-    begin = max(last(conn) + 1, now_ms << TIME_BITS)
+    known = last(conn)
+    begin = max(known + 1, now_ms << TIME_BITS)
     conn.execute("UPDATE meta SET value = ? WHERE key IN ('change', 'deletions_from')", (begin,))
+    # Those of the copy are newer now than what anybody knows of the other history.
+    conn.execute("UPDATE conversations SET change = change + ?", (begin - known,))
 
 
 def _deletions(conn: sqlite3.Connection, owner: str, number: int, limit: int) -> list[Deletion]:

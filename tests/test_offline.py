@@ -170,6 +170,7 @@ async def test_who_follows_a_history_that_was_restored_over_is_told_to_read_it_a
             assert all([await store.changes(ME, cursor) is None for cursor in cursors])
             whole = await store.changes(ME, 0, limit=100)
             assert whole is not None and len(whole) == 31
+            assert max(cursors) < whole[0].change <= began  # of what was in the backup
             since = await store.changes(ME, began)
             assert since is not None and len(since) == 30
             cursors += [began, await store.last_change()]

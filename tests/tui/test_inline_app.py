@@ -341,6 +341,14 @@ class Pane:
                 await asyncio.sleep(0.05)
         return shown
 
+    async def asked(self, tokens: int) -> str:
+        """One message was answered in so many tokens and a draft begun; the lowest row."""
+        await self.type("go", "Enter")
+        await self.until(f"{tokens} tokens")
+        await self.type("unsent words")
+        await self.until("unsent words")
+        return await self.last_row()
+
     async def until_last(self, row: str) -> str:
         """Wait for the lowest row of the screen; gives all that is shown then."""
         deadline = time.monotonic() + 30
@@ -392,11 +400,7 @@ async def test_a_terminal_that_becomes_lower_shows_all_rows_of_the_input_again(
     lines = [f"line number {n}" for n in range(40)]
     server.events = reply_events(*(f"{line}\n\n" for line in lines))
     async with Pane(hobnob, tmp_path / "tmux") as pane:
-        await pane.type("go", "Enter")
-        await pane.until("40 tokens")
-        await pane.type("unsent words")
-        await pane.until("unsent words")
-        before = await pane.last_row()
+        before = await pane.asked(40)
         assert before.startswith(READY)
         # The cursor is in the input: tmux cuts off the rows below it. Where there are few rows
         # the input is the last one.
@@ -419,11 +423,7 @@ async def test_a_terminal_that_is_lower_for_a_moment_shows_all_rows_of_the_input
     hobnob: Cli, tmp_path: Path, height: int, apart_s: float
 ) -> None:
     async with Pane(hobnob, tmp_path / "tmux") as pane:
-        await pane.type("go", "Enter")
-        await pane.until("2 tokens")
-        await pane.type("unsent words")
-        await pane.until("unsent words")
-        before = await pane.last_row()
+        before = await pane.asked(2)
         await pane.resize(80, height)
         await asyncio.sleep(apart_s)
         await pane.resize(80, 20)
