@@ -8,6 +8,7 @@ sqlite3's errors come out as the store's (gate.py).
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -47,7 +48,7 @@ class Database:
     ) -> None:
         """`full`: writes that ask for it outlive a loss of power (writer.py). `on_taken_over` is
         called with each write that is refused as Stale."""
-        self.path = path
+        self.path = Path(os.path.realpath(path))  # copies of it and its WAL lie there, not at links
         self._on_taken_over = on_taken_over
         self._writer = Writer(path, wait_s=wait_s, full=full)
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")

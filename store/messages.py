@@ -103,17 +103,6 @@ def rows_of(conn: sqlite3.Connection, rows: Sequence[int]) -> list[Message]:
     return [_value(conn, row, tokens=False) for row in found.fetchall()]
 
 
-def siblings(conn: sqlite3.Connection, n: int) -> list[str]:
-    """Ids of the messages with the same parent, itself among them, in the order of writing."""
-    found = conn.execute(
-        "SELECT s.id FROM messages m JOIN messages s"
-        " ON s.conversation = m.conversation AND s.parent IS m.parent"
-        " WHERE m.n = ? ORDER BY s.n",
-        (n,),
-    )
-    return [id for (id,) in found]
-
-
 def insert_user(
     conn: sqlite3.Connection, conversation: int, parent: int | None, text: str, *, now: int
 ) -> int:

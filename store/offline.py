@@ -6,6 +6,7 @@ Blocking, and for whoever holds the server's lock. Raises the errors of values.p
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 from hobnob.store import changes, schema, soundness, upkeep
 from hobnob.store.gate import gate
 from hobnob.store.upkeep import COMPANIONS
-from hobnob.store.values import Damaged, StoreError, WriteFailed
+from hobnob.store.values import Damaged, Locked, StoreError, WriteFailed
 
 LOCK_WAIT_SECONDS = 5.0
 
@@ -52,25 +53,26 @@ def restore(source: Path, path: Path) -> Path | None:
 
     Odd rows keep nobody from the others. The old database stays beside it under a dated name,
     which is returned; None if there was none. At every moment one of the two is in its place,
-    whole.
+    whole: what a process that is killed leaves is the one or the other.
     """
+    path = Path(os.path.realpath(path))  # where it is a link, the file that it leads to
+    schema.require_file(path)
     fresh = upkeep.restored(path)
     try:
-        _copy_checked(source, fresh)
-        old = _set_aside(path) if path.exists() else None
+        _copy_checked(source, path, fresh)
+        old = _kept_beside(path)
         os.replace(fresh, path)
         _sync_folder(path.parent)
     except OSError as error:
         raise WriteFailed(f"{path} cannot be replaced: {error.strerror}.") from error
     finally:
-        for name in ("", ".part", *COMPANIONS):
-            fresh.with_name(f"{fresh.name}{name}").unlink(missing_ok=True)
+        upkeep.remove_copies(path)
     return old
 
 
-def _copy_checked(source: Path, fresh: Path) -> None:
+def _copy_checked(source: Path, path: Path, fresh: Path) -> None:
     with suppress(OSError):
-        if os.path.samefile(source, fresh.with_name(fresh.name.removesuffix(".restoring"))):
+        if os.path.samefile(source, path):
             raise WriteFailed("That is the database itself.")
     if not source.exists():
         raise Damaged(f"There is no file {source}.")
@@ -100,18 +102,43 @@ def _refused(source: Path, problems: list[str]) -> Damaged:
     return Damaged(f"{source} is damaged, so nothing was changed: {problems[0]}")
 
 
-def _set_aside(path: Path) -> Path:
-    """The old database under a dated name as well, with its WAL, which leaves the old place."""
+def _kept_beside(path: Path) -> Path | None:
+    """The old database under a dated name as well, still in its place. Its WAL leaves that place,
+    for SQLite would apply it to the new one; so nothing may be in it that can be used."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     kept = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
-    with suppress(StoreError), gate(), _opened(path) as conn:
-        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing it removes the WAL
-    os.link(path, kept)
-    for companion in COMPANIONS:  # of a database that could not be opened
+    there = path.exists()
+    if there:
+        _empty_wal(path)
+        _name_again(path, kept)
+    for companion in COMPANIONS:  # of a damaged database, or of one that was removed
         left = path.with_name(f"{path.name}{companion}")
         if left.exists():
             left.rename(kept.with_name(f"{kept.name}{companion}"))
-    return kept
+    return kept if there else None
+
+
+def _empty_wal(path: Path) -> None:
+    """Moves into the database what is only in its WAL. Raises Locked, WriteFailed."""
+    try:
+        with gate(), _opened(path) as conn:
+            (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise Locked("Another program is using the database, so nothing was changed.")
+    except StoreError as error:
+        if isinstance(error, WriteFailed) and not isinstance(error, Damaged):
+            raise  # the disk is full, say: then a later try finds all of it as it was
+
+
+def _name_again(path: Path, kept: Path) -> None:
+    """A second name for the file, or where the file system has no such thing a copy."""
+    try:
+        os.link(path, kept)
+    except OSError:
+        part = upkeep.part_of(upkeep.restored(path))
+        shutil.copy2(path, part)
+        _sync(part)
+        os.replace(part, kept)
 
 
 @contextmanager
@@ -131,7 +158,11 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: Path, kind: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
     try:
         os.fsync(descriptor)
     finally:

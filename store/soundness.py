@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 
 from hobnob.store import rows, schema
-from hobnob.store.values import LIVE, Damaged
+from hobnob.store.values import ENDED, LIVE, Damaged
 
 PARTS = {
     "m001_initial": {
@@ -30,19 +30,26 @@ PARTS = {
 }
 """Tables and views with the columns that each migration brought; tested against migrations.py."""
 
+_INDEXED = "WHEN {}.status NOT IN ('queued', 'running') BEGIN INSERT INTO messages_index"
+_ADD = f"{_INDEXED.format('new')} (rowid, text) VALUES (new.n, new.text); END"
+_DROP = (
+    f"{_INDEXED.format('old')} (messages_index, rowid, text)"
+    " VALUES ('delete', old.n, old.text); END"
+)
 TRIGGERS = {
-    "messages_index_insert",
-    "messages_index_update_old",
-    "messages_index_update_new",
-    "messages_index_delete",
+    "messages_index_insert": f"AFTER INSERT ON messages {_ADD}",
+    "messages_index_update_old": f"BEFORE UPDATE OF n, status, text ON messages {_DROP}",
+    "messages_index_update_new": f"AFTER UPDATE OF n, status, text ON messages {_ADD}",
+    "messages_index_delete": f"AFTER DELETE ON messages {_DROP}",
 }
+"""What each does, as the migrations made it: SQLite runs them in our name with every write."""
 
 KEYS = ("instance", "epoch", "change")
 """Of `meta`, there from the beginning."""
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
-_LIVE = ", ".join(f"'{status}'" for status in LIVE)
+_LIVE, _ANY = (", ".join(f"'{status}'" for status in known) for known in (LIVE, LIVE + ENDED))
 
 _ODD_ROWS = (
     (
@@ -61,8 +68,7 @@ _ODD_ROWS = (
     ),
     (
         "{} messages are in a state that does not exist.",
-        "SELECT count(*) FROM messages WHERE status NOT IN"
-        f" ({_LIVE}, 'completed', 'length', 'cancelled', 'refused', 'failed')",
+        f"SELECT count(*) FROM messages WHERE status NOT IN ({_ANY})",
     ),
     (
         "{} replies have not ended, but nothing is writing them.",
@@ -106,14 +112,17 @@ def _columns(conn: sqlite3.Connection, table: str) -> set[str]:
 
 
 def foreign(conn: sqlite3.Connection) -> list[str]:
-    """Triggers that are not ours, or ours that are not there, a sentence each."""
-    found = {
-        name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
-    }
-    ours = TRIGGERS if schema.applied(conn) else set()
-    return [f"The trigger {name} is not there." for name in sorted(ours - found)] + [
-        f"The trigger {name!r} is not one of hobnob's." for name in sorted(found - ours)
-    ]
+    """Triggers that are not ours, or ours that are not as we made them, a sentence each."""
+    rows = conn.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    found = {name: " ".join(str(sql).split()) for name, sql in rows}
+    ours = TRIGGERS if schema.applied(conn) else {}
+    problems = [f"The trigger {name} is not there." for name in sorted(ours.keys() - found.keys())]
+    for name in sorted(found):
+        if name not in ours:
+            problems.append(f"The trigger {name!r} is not one of hobnob's.")
+        elif found[name] != f"CREATE TRIGGER {name} {ours[name]}":
+            problems.append(f"The trigger {name} does something else than hobnob's.")
+    return problems
 
 
 def odd_rows(conn: sqlite3.Connection) -> list[str]:

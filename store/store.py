@@ -95,12 +95,12 @@ class Store:
         Raises SchemaTooNew (file unchanged), Damaged, Locked, WriteFailed.
         """
         database = Database(path, full=full, on_taken_over=on_taken_over)
-        store = cls(database, clock, _last_written_ms(path))
+        store = cls(database, clock, _last_written_ms(database.path))
         try:
             await database.open()
             if (alive_at := await database.read(turns.alive_at)) is not None:
                 store.last_written_ms = alive_at
-            upkeep.remove_copies(path)
+            upkeep.remove_copies(database.path)
             if await database.read(upkeep.erasure_mark) is not None:
                 store._eraser.wake()  # the last process did not come to it
         except BaseException:
@@ -405,10 +405,6 @@ class Store:
 
     async def message(self, owner: str, id: str) -> Message:
         return await self._db.read(lambda c: messages.get(c, messages.find(c, owner, id)))
-
-    async def siblings(self, owner: str, id: str) -> list[str]:
-        """Ids of the versions of this message, itself among them, in the order of writing."""
-        return await self._db.read(lambda c: messages.siblings(c, messages.find(c, owner, id)))
 
     async def replies(self, owner: str, conversation: str, message: str) -> Replies:
         """All replies to a user's message. Raises BadParent for a reply."""

@@ -14,7 +14,7 @@ from typing import Any
 from hobnob.store import conversations, log, messages, runs
 from hobnob.store.conversations import UNSET
 from hobnob.store.values import (
-    LIVE,
+    ENDED,
     Append,
     KeyReused,
     LoggedEvent,
@@ -163,7 +163,7 @@ def _known(conn: sqlite3.Connection, batch: Sequence[Append]) -> dict[str, _Know
 
 
 def _finish(conn: sqlite3.Connection, run: _Known, end: RunEnd, *, now: int) -> None:
-    assert end.status not in LIVE, "a run ends in a terminal status"
+    assert end.status in ENDED, "a run ends in a terminal status"
     messages.finish(conn, run.message, end)
     runs.finish(conn, run.n, end, now=now)
     conversations.update(conn, run.conversation, now=now)

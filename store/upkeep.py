@@ -95,7 +95,7 @@ def back_up(conn: sqlite3.Connection, target: Path) -> None:
     Runs beside the writer; conn is a reader's. Raises Damaged, WriteFailed.
     """
     own = next(file for _, name, file in conn.execute("PRAGMA database_list") if name == "main")
-    part = target.with_name(f"{target.name}.part")
+    part = part_of(target)
     try:
         if target.exists() and os.path.samefile(own, target):
             raise WriteFailed("A backup cannot go into the database itself.")
@@ -125,6 +125,11 @@ def _make_sure_of_room(conn: sqlite3.Connection, own: str, target: Path) -> None
         )
 
 
+def part_of(target: Path) -> Path:
+    """Where a file lies until it is complete."""
+    return target.with_name(f"{target.name}.part")
+
+
 def copy_of(database: Path) -> Path:
     """Where a copy lies while it is being made for a client."""
     return database.with_name(f"{database.name}.copy")
@@ -136,7 +141,7 @@ def restored(database: Path) -> Path:
 
 
 def remove_copies(database: Path) -> None:
-    """What a process left that was killed while it made one: it may hold what was deleted since."""
+    """What a process leaves that is killed while it makes one may hold what was deleted since."""
     for copy in (copy_of(database), restored(database)):
         for ending in ("", ".part", *COMPANIONS):
             with suppress(OSError):

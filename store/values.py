@@ -13,7 +13,10 @@ LOCAL_OWNER = "local"
 QUEUED = "queued"
 RUNNING = "running"
 LIVE = (QUEUED, RUNNING)
-"""Statuses of runs and replies that have not ended; every other one is terminal."""
+"""Statuses of runs and replies that have not ended."""
+
+ENDED = ("completed", "length", "cancelled", "refused", "failed")
+"""Statuses of those that have: the terminal ones of server/wire.py, tested against it."""
 
 
 class StoreError(Exception):

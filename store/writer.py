@@ -60,7 +60,7 @@ class Writer:
         # Of the thread alone:
         self._epoch = 0
         self._file: tuple[int, int] | None = None  # device and inode of what was opened
-        self._wal = f"{path}-wal"
+        self._wal = f"{os.path.realpath(path)}-wal"  # beside the file, not beside a link to it
         self._wal_seen_bytes = 0
         self._checkpoint_at_bytes = WAL_BOUND_BYTES
         self._behind = False  # the WAL holds what the database file does not

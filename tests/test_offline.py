@@ -234,6 +234,8 @@ LACKING = {
     "a column": "ALTER TABLE runs DROP COLUMN cancel_asked",
     "a key": "DELETE FROM meta WHERE key = 'epoch'",
     "its own triggers": "CREATE TRIGGER evil AFTER INSERT ON runs BEGIN DELETE FROM meta; END",
+    "what its trigger does": "DROP TRIGGER messages_index_insert; CREATE TRIGGER"
+    " messages_index_insert AFTER INSERT ON messages BEGIN DELETE FROM meta; END",
 }
 
 
@@ -247,14 +249,14 @@ async def test_a_history_that_could_not_be_used_is_neither_restored_nor_backed_u
     offline.back_up(paths, file)
     good = paths.database.read_bytes()
     with closing(sqlite3.connect(file, isolation_level=None)) as conn:
-        conn.execute(LACKING[what])
+        conn.executescript(LACKING[what])
     result = await hobnob.run("history", "restore", str(file))
     assert result.code == Exit.INTERNAL
     assert result.err.startswith(f"hobnob: {file} is damaged, so nothing was changed: The ")
     assert paths.database.read_bytes() == good
     offline.back_up(paths, file)
     with closing(sqlite3.connect(paths.database, isolation_level=None)) as conn:
-        conn.execute(LACKING[what])
+        conn.executescript(LACKING[what])
     good = file.read_bytes()
     with pytest.raises(ExitError):
         offline.back_up(paths, file)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from fake_engine import FIRST_TOKEN, TEXT_READY, FakeEngine
 from support_runs import OWNER, Bench, bench_at, drain, next_of, stop_of, text_of
+from support_turns import versions
 
 from hobnob.server import wire
 from hobnob.server.continuing import certain
@@ -51,7 +52,7 @@ async def test_a_reply_cut_by_the_limit_goes_on_as_another_version(tmp_path: Pat
         assert (kept.text, kept.status) == (CUT, "length")
         conversation = await bench.store.conversation(OWNER, cut.conversation.id)
         assert conversation.head == turn.reply.id
-        assert await bench.store.siblings(OWNER, turn.reply.id) == [cut.reply.id, turn.reply.id]
+        assert await versions(bench.store, turn.reply) == [cut.reply.id, turn.reply.id]
 
 
 async def test_the_engine_gets_the_same_prompt_seed_and_options_and_the_kept_ids(

@@ -14,6 +14,7 @@ from support_runs import (
     next_of,
     text_of,
 )
+from support_turns import versions
 
 from hobnob.server import wire
 from hobnob.server.errors import (
@@ -142,7 +143,7 @@ async def test_an_edited_first_message_and_a_new_reply_are_siblings(tmp_path: Pa
         assert [m.text for m in bench.engine.rendered[-1]] == ["Uno"]
         again = await bench.runs.accept_reply(ReplyRequest(OWNER, conversation, first.message.id))
         assert again.message.id == first.message.id
-        assert await bench.store.siblings(OWNER, again.reply.id) == [first.reply.id, again.reply.id]
+        assert await versions(bench.store, again.reply) == [first.reply.id, again.reply.id]
         with pytest.raises(InvalidRequest):
             await bench.runs.accept_reply(ReplyRequest(OWNER, conversation, first.reply.id))
 

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from support_turns import ME, SettableClock, answer, delta, end, first_turn, new_run, said
+from support_turns import ME, SettableClock, answer, delta, end, first_turn, new_run, said, versions
 
 from hobnob.store.store import Store
 from hobnob.store.values import Append
@@ -60,14 +60,14 @@ async def test_branches_share_their_beginning(store: Store) -> None:
     right = await store.begin_turn(ME, place, parent=turn.reply.id, text="right", run=new_run())
     assert [m.text for m in await store.branch(ME, place, left.message.id)] == ["q", "a", "left"]
     assert [m.text for m in await store.branch(ME, place)] == ["q", "a", "right", ""]
-    assert await store.siblings(ME, left.message.id) == [left.message.id, right.message.id]
-    assert await store.siblings(ME, turn.message.id) == [turn.message.id]
+    assert await versions(store, left.message) == [left.message.id, right.message.id]
+    assert await versions(store, turn.message) == [turn.message.id]
     assert len(await store.messages(ME, place)) == 6
 
 
 async def test_roots_of_other_conversations_are_no_siblings(store: Store) -> None:
     one, _ = await said(store, "one"), await said(store, "two")
-    assert await store.siblings(ME, one.message.id) == [one.message.id]
+    assert (await store.page(ME, one.conversation.id)).siblings == {}
 
 
 async def test_token_ids_are_left_out_where_they_are_not_wanted(store: Store) -> None:

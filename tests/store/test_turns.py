@@ -8,11 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_turns import ME, SettableClock, answer, delta, end, first_turn, new_run, start, stop
+from support_turns import (
+    ME,
+    SettableClock,
+    answer,
+    delta,
+    end,
+    first_turn,
+    new_run,
+    start,
+    stop,
+    versions,
+)
 
+from hobnob.server import wire
 from hobnob.store import runs, turns
 from hobnob.store.store import Store
 from hobnob.store.values import (
+    ENDED,
+    LIVE,
     Append,
     BadParent,
     KeyReused,
@@ -85,7 +99,7 @@ async def test_a_turn_without_parent_makes_another_root(store: Store) -> None:
     edited = await store.begin_turn(
         ME, first.conversation.id, parent=None, text="final", run=new_run()
     )
-    assert await store.siblings(ME, edited.message.id) == [first.message.id, edited.message.id]
+    assert await versions(store, edited.message) == [first.message.id, edited.message.id]
     assert [m.text for m in await store.branch(ME, first.conversation.id)] == ["final", ""]
 
 
@@ -96,7 +110,7 @@ async def test_a_regenerated_reply_is_a_sibling_and_becomes_the_head(store: Stor
         ME, first.conversation.id, parent=first.message.id, run=new_run()
     )
     assert again.message == first.message
-    assert await store.siblings(ME, again.reply.id) == [first.reply.id, again.reply.id]
+    assert await versions(store, again.reply) == [first.reply.id, again.reply.id]
     assert again.conversation.head == again.reply.id
 
 
@@ -188,7 +202,6 @@ async def test_what_belongs_to_another_owner_is_not_found(store: Store) -> None:
         lambda: store.branch("other", place),
         lambda: store.messages("other", place),
         lambda: store.message("other", turn.message.id),
-        lambda: store.siblings("other", turn.message.id),
     ):
         with pytest.raises(NotFound):
             await attempt()
@@ -437,3 +450,7 @@ async def test_the_time_of_the_last_work_is_noted_once_a_second_and_by_a_clock_t
         await store.append([Append(turn.run.id, [delta(seq, "a")])])
         noted.append((await store._db.read(turns.alive_at) or 0) - began)
     assert noted == [0, 0, 0, 1500, 1500, -60_000]
+
+
+def test_the_states_that_end_a_reply_are_those_of_the_wire() -> None:
+    assert set(ENDED) == wire.Status.TERMINAL and not set(ENDED) & set(LIVE)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from hobnob.store.store import Store
-from hobnob.store.values import Append, LoggedEvent, NewRun, RunEnd, Turn
+from hobnob.store.values import Append, LoggedEvent, Message, NewRun, RunEnd, Turn
 
 ME = "local"
 
@@ -67,6 +67,12 @@ async def said(store: Store, text: str, reply: str = "yes", owner: str = ME) -> 
     turn = await first_turn(store, text, owner)
     await answer(store, turn, reply)
     return turn
+
+
+async def versions(store: Store, message: Message) -> list[str]:
+    """Ids of the messages with the same parent, itself among them, in the order of writing."""
+    tree = await store.messages(ME, message.conversation)
+    return [one.id for one in tree if one.parent == message.parent]
 
 
 async def answer(store: Store, turn: Turn, reply: str) -> None:
