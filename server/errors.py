@@ -13,6 +13,7 @@ HobnobError
 ├── Gone                  410 gone                   (log pruned; read the stored message)
 ├── BodyTooLarge          413 body_too_large
 ├── UnsupportedMedia      415 unsupported_media_type
+├── HeadersTooLarge       431 headers_too_large
 ├── EngineFailed          500 engine_failed
 ├── Internal              500 internal
 ├── Busy                  503 server_overloaded      retry
@@ -111,6 +112,11 @@ class Gone(HobnobError):
 class BodyTooLarge(HobnobError):
     code = "body_too_large"
     status = 413
+
+
+class HeadersTooLarge(HobnobError):
+    code = "headers_too_large"
+    status = 431
 
 
 class UnsupportedMedia(HobnobError):

@@ -18,12 +18,14 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from hobnob.server.security import MAX_HEADER_BYTES
+
 STALL_SECONDS = 60.0
 """How long a client may leave 64 KiB of its reply unread, beyond what the kernel buffers."""
-FIRST_REQUEST_SECONDS = 30.0
-"""How long a new connection may take to bring its first request's headers."""
+HEADERS_SECONDS = 30.0
+"""How long a new connection may take to bring its first request's headers, and any connection
+from the first byte of a later request's."""
 KEEP_ALIVE_SECONDS = 75
-HEADER_BYTES = 64 * 1024
 BACKLOG = 512
 
 
@@ -72,7 +74,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._arm(FIRST_REQUEST_SECONDS)
+        self._arm(HEADERS_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -80,7 +82,10 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.flow.write_paused:
+        if self.cycle is None or self.cycle.response_complete:  # the next head has begun
+            if self._timer is None:
+                self._arm(HEADERS_SECONDS)
+        elif not self.flow.write_paused:
             self._disarm()
 
     def pause_writing(self) -> None:
@@ -130,7 +135,7 @@ class EdgeServer(Server):
                 proxy_headers=False,
                 server_header=False,
                 backlog=BACKLOG,
-                h11_max_incomplete_event_size=HEADER_BYTES,
+                h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
             )
         )

@@ -1,8 +1,8 @@
 """Who may speak to the server, and how: the guard in front of every route. Pure ASGI.
 
-In this order: WebSocket refused; Host (DNS rebinding) and Origin (other people's web pages)
-checked; the key compared; a body only as JSON (a web page cannot send that without asking first)
-and only up to a bound. No CORS header is ever sent. Refusals come in the API's own envelope.
+In this order: WebSocket refused; a bound to the headers; Host (DNS rebinding) and Origin (other
+people's web pages) checked; the key compared; a body only as JSON (a web page cannot send that
+without asking first) and only up to a bound. No CORS header is ever sent. Refusals come in the API's own envelope.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from hobnob.server import errors, wire
 from hobnob.server.lifecycle import Lifecycle
 from hobnob.server.routes import envelopes
 
+MAX_HEADER_BYTES = 64 * 1024
+"""Of the target and all header lines. The listener holds no more of a head that is incomplete,
+but takes one that comes at once."""
 MAX_BODY_BYTES = 10 * 1024 * 1024
 DRAIN_BYTES = 64 * 1024 * 1024
 """What is read and thrown away of a refused body, so that the client gets to read the refusal."""
@@ -104,6 +107,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
+            _check_size(scope)
             self._check(scope["method"], scope["path"], Headers(scope=scope))
         except errors.HobnobError as error:
             await _drain(receive)
@@ -149,6 +153,14 @@ class Guard:
             raise errors.UnsupportedMedia(
                 "The body must be JSON: `Content-Type: application/json`."
             )
+
+
+def _check_size(scope: Scope) -> None:
+    target = len(scope["path"]) + len(scope.get("query_string", b""))
+    if target + sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        raise errors.HeadersTooLarge(
+            f"The request's headers are over the limit of {MAX_HEADER_BYTES} bytes."
+        )
 
 
 class _Bounded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
@@ -140,11 +141,47 @@ async def test_a_reader_that_reads_is_not_dropped(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.1)
     async with served(endless([], asyncio.Event())) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
         writer.write(b"GET / HTTP/1.1\r\nHost: ")
         async with asyncio.timeout(10):
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(1)
+        writer.close()
+
+
+async def answers(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_later_request_that_is_begun_and_not_finished_is_closed(
+    monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "KEEP_ALIVE_SECONDS", 1)
+    whole, begun = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo"
+    async with served(answers) as url, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(whole + begun if together else whole)
+        await reader.readuntil(b"ok")
+        if not together:
+            writer.write(begun)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_connection_may_rest_between_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.2)
+    whole = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with served(answers) as url, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        for _ in range(2):
+            writer.write(whole)
+            await reader.readuntil(b"ok")
+            await asyncio.sleep(0.4)
         writer.close()

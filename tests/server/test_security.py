@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobnob.server.lifecycle import Lifecycle
-from hobnob.server.security import Guard, Policy, host_allowed
+from hobnob.server.security import MAX_HEADER_BYTES, Guard, Policy, host_allowed
 
 KEY = "secret-key"
 POLICY = Policy(keys=(KEY.encode(),), max_body_bytes=1000)
@@ -261,6 +261,16 @@ async def test_a_body_of_undeclared_length_is_bounded_too() -> None:
 
     answer = await call("POST", headers=[JSON_TYPE], content=chunks())
     assert answer.status_code == 413
+
+
+async def test_a_head_over_the_bound_is_refused_also_where_it_comes_at_once() -> None:
+    answer = await call(headers=[("x-long", "x" * MAX_HEADER_BYTES)])
+    assert answer.status_code == 431
+    assert answer.json()["error"]["code"] == "headers_too_large"
+    assert (await call(headers=[("x-long", "x" * 60_000)])).status_code == 200
+    assert (
+        await call(path=f"{NATIVE}?{'x' * 30_000}", headers=[("x-long", "x" * 40_000)])
+    ).status_code == 431
 
 
 # ---- the rest
