@@ -2,7 +2,8 @@
 
 In this order: WebSocket refused; a bound to the headers; Host (DNS rebinding) and Origin (other
 people's web pages) checked; the key compared; a body only as JSON (a web page cannot send that
-without asking first) and only up to a bound. No CORS header is ever sent. Refusals come in the API's own envelope.
+without asking first) and only up to a bound. No CORS header is ever sent. Refusals come in the
+API's own envelope.
 """
 
 from __future__ import annotations

@@ -189,4 +189,17 @@ def _pattern(terms: Sequence[str], *, edge: str) -> re.Pattern[str]:
 
 def _without_accents(text: str) -> str:
     """As long as the text, so that places in one are places in the other."""
-    return "".join(unicodedata.normalize("NFD", char)[0] for char in text)
+    return text if text.isascii() else text.translate(_BARE)
+
+
+class _Bare(dict[int, str]):
+    """Characters without their accents, each worked out once: a message can have a million."""
+
+    def __missing__(self, code: int) -> str:
+        bare = unicodedata.normalize("NFD", chr(code))[0]
+        if code < 0x10000:  # which bounds it
+            self[code] = bare
+        return bare
+
+
+_BARE = _Bare()
