@@ -476,11 +476,14 @@ class Runs:
             self._dispatch.close(error)
 
     def _journal_ended(self, task: asyncio.Task[None]) -> None:
-        """The journal ends by being cancelled; anything else is a fault of ours. Without it
-        nothing may be shown, so nothing goes on, and the event loop's handler reports it."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._shut(_BROKEN)
-            self._on_broken()
+        """The journal ends by being cancelled, or because the database is another's now, which the
+        store has said; anything else is a fault of ours. Without it nothing may be shown, so
+        nothing goes on, and the event loop's handler reports it."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        self._shut(_BROKEN)
+        self._on_broken()
+        if not isinstance(error, Stale):
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the journal has failed", "exception": error, "task": task}
             )

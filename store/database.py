@@ -116,6 +116,10 @@ class Database:
         await asyncio.to_thread(self._close_readers)
         await asyncio.to_thread(self._writer.join, CLOSE_WRITER_SECONDS)
 
+    def closing(self) -> bool:
+        """Whether readers are to come to an end. From any thread."""
+        return self._closed
+
     def _written(self, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, Stale):
@@ -132,13 +136,17 @@ class Database:
         return cast(sqlite3.Connection, conn)
 
     def _close_readers(self) -> None:
-        impatience = threading.Timer(CLOSE_READERS_SECONDS, self._interrupt_readers)
+        done = threading.Event()
+        impatience = threading.Thread(target=self._interrupt_readers, args=(done,), daemon=True)
         impatience.start()
         self._pool.shutdown(wait=True)
-        impatience.cancel()
+        done.set()
+        impatience.join()
         while self._readers:
             self._readers.pop().close()
 
-    def _interrupt_readers(self) -> None:
-        for conn in list(self._readers):
-            conn.interrupt()
+    def _interrupt_readers(self, done: threading.Event) -> None:
+        """Again and again: an interrupt ends one statement, and a function may have several."""
+        while not done.wait(CLOSE_READERS_SECONDS):
+            for conn in list(self._readers):
+                conn.interrupt()

@@ -427,7 +427,7 @@ class Store:
         with suppress(TimeoutError):
             async with asyncio.timeout(BACKUP_WAIT_SECONDS):
                 await self.erased()
-        await self._db.with_reader(lambda c: upkeep.back_up(c, path))
+        await self._db.with_reader(lambda c: upkeep.back_up(c, path, stop=self._db.closing))
 
     async def open_copy(self) -> BinaryIO:
         """As `backup`, as an open file that has no name any more; to be closed by the caller."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 from hobnob.store import schema, soundness
-from hobnob.store.values import Damaged, WriteFailed
+from hobnob.store.values import Closed, Damaged, WriteFailed
 
 COMPANIONS = ("-wal", "-shm")
 """Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
@@ -24,6 +25,11 @@ ROOM_LEFT_BYTES = 32 * 1024 * 1024
 
 MERGE_PAGES = 256
 """Index pages merged in one transaction, so that other writes get in between."""
+
+
+COPY_PAGES = 1024
+CHECK_INSTRUCTIONS = 100_000
+"""How often a copy that is being made and looked at asks whether to go on."""
 
 
 def mark_for_erasure(conn: sqlite3.Connection) -> None:
@@ -88,11 +94,14 @@ def _problems(conn: sqlite3.Connection, pragma: str, *, references: bool) -> lis
     return problems
 
 
-def back_up(conn: sqlite3.Connection, target: Path) -> None:
+def back_up(
+    conn: sqlite3.Connection, target: Path, *, stop: Callable[[], bool] = lambda: False
+) -> None:
     """One state of the database as one file (0600), put in place when it is complete and its
     pages are sound: a copy of a damaged database must not replace the last good one.
 
-    Runs beside the writer; conn is a reader's. Raises Damaged, WriteFailed.
+    Runs beside the writer; conn is a reader's, outside a transaction. Once `stop` says so it
+    breaks off. Raises Closed, Damaged, WriteFailed.
     """
     own = next(file for _, name, file in conn.execute("PRAGMA database_list") if name == "main")
     part = part_of(target)
@@ -102,7 +111,7 @@ def back_up(conn: sqlite3.Connection, target: Path) -> None:
         part.unlink(missing_ok=True)
         _make_sure_of_room(conn, own, target)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        _copy(conn, part)
+        _copy(conn, part, stop)
         os.replace(part, target)
     except OSError as error:
         raise WriteFailed(f"The backup {target} cannot be written: {error.strerror}.") from error
@@ -148,12 +157,22 @@ def remove_copies(database: Path) -> None:
                 copy.with_name(f"{copy.name}{ending}").unlink(missing_ok=True)
 
 
-def _copy(conn: sqlite3.Connection, part: Path) -> None:
+def _copy(conn: sqlite3.Connection, part: Path, stop: Callable[[], bool]) -> None:
+    def look(*_: int) -> None:
+        if stop():
+            raise Closed("The store was closed meanwhile.")
+
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
-        conn.backup(copy)
+        conn.execute("BEGIN")  # one state for all steps: SQLite begins anew with every write else
+        try:
+            conn.execute("SELECT 1 FROM sqlite_master").fetchone()
+            conn.backup(copy, pages=COPY_PAGES, progress=look)
+        finally:
+            conn.execute("ROLLBACK")
         # One file that can be read anywhere, also from read-only folders.
         copy.execute("PRAGMA journal_mode = DELETE")
     with closing(schema.connect_read_only(part, wait_s=0)) as copy:
+        copy.set_progress_handler(stop, CHECK_INSTRUCTIONS)
         schema.check(copy)
         problems = _problems(copy, "quick_check", references=False)  # a look at each page
         problems = problems or soundness.missing(copy) + soundness.foreign(copy)

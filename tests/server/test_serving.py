@@ -391,14 +391,39 @@ async def test_a_server_whose_database_was_removed_says_so_keeps_nothing_in_sile
     tmp_path: Path,
 ) -> None:
     async with process(tmp_path) as server:
-        for name in ("", "-wal", "-shm"):
-            server.paths.database.with_name(f"{server.paths.database.name}{name}").unlink()
+        remove_database(server)
         answer = await server.client.post(f"{API}/conversations", json={})
         assert answer.status_code == 507
         assert "was removed, or replaced" in answer.json()["error"]["message"]
         code, said = await server.ended()
         assert code == 1 and "was removed, or replaced by another file" in said
         assert "Traceback" not in said
+
+
+async def test_a_reply_whose_database_is_removed_breaks_off_and_does_not_end(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as server:
+        path = f"{API}/runs/{await server.start_run()}/events"
+        text = ""
+        async with server.client.stream("GET", path) as answer:
+            parts = answer.aiter_text()
+            while text.count("word") < 3:
+                text += await anext(parts)
+            remove_database(server)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                async for part in parts:
+                    text += part
+        assert "event: error" in text.rpartition("\n\n")[0].rpartition("\n\n")[2]
+        assert "event: message_stop" not in text
+        code, said = await server.ended()
+        assert code == 1 and "was removed, or replaced by another file" in said
+        assert "Traceback" not in said
+
+
+def remove_database(server: Process) -> None:
+    for ending in ("", "-wal", "-shm"):
+        Path(f"{server.paths.database}{ending}").unlink()
 
 
 async def test_a_server_that_slept_while_another_took_over_shows_nothing_of_its_own_and_ends(
@@ -427,7 +452,8 @@ async def test_a_server_that_slept_while_another_took_over_shows_nothing_of_its_
                     early += part
                 assert "event: error" in early.rpartition("\n\n")[0].rpartition("\n\n")[2]
                 assert numbered(early).items() <= numbered(later).items()
-                assert (await first.ended())[0] == 1
+                code, said = await first.ended()
+                assert code == 1 and "Traceback" not in said
                 assert _state(second.paths)["pid"] == second.child.pid
                 assert (await second.client.get("/health")).status_code == 200
 

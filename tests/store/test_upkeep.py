@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 from support_turns import ME, answer, delta, first_turn, new_run, said
 
-from hobnob.store import erasing, upkeep
+from hobnob.store import erasing, schema, upkeep
 from hobnob.store import store as store_module
 from hobnob.store.store import Store
-from hobnob.store.values import Append, NotFound, WriteFailed
+from hobnob.store.values import Append, Closed, NotFound, WriteFailed
 
 
 def everything(folder: Path) -> bytes:
@@ -209,8 +210,9 @@ async def test_a_large_index_is_erased_in_pieces_with_other_writes_between(
 
 
 async def test_a_backup_taken_while_writing_is_a_whole_database(
-    store: Store, tmp_path: Path
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(upkeep, "COPY_PAGES", 1)
     before = await said(store, "before", "yes")
     await store.update_conversation(ME, before.conversation.id, pinned=True)
     target = tmp_path / "backups" / "copy.db"
@@ -229,6 +231,51 @@ async def test_a_backup_taken_while_writing_is_a_whole_database(
     assert await copy.check() == []
     await copy.close()
     await said(store, "the original is still written", "yes")
+
+
+async def test_a_backup_does_not_begin_again_with_each_write(
+    store: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would take for ever beside a server that is never idle."""
+    monkeypatch.setattr(upkeep, "COPY_PAGES", 1)
+    steps = 0
+
+    def written_between() -> bool:
+        nonlocal steps
+        steps += 1
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("UPDATE meta SET value = value + 1 WHERE key = 'change'")
+        return False
+
+    with closing(schema.connect_read_only(path, wait_s=0)) as conn:
+        (pages,) = conn.execute("PRAGMA page_count").fetchone()
+        upkeep.back_up(conn, tmp_path / "copy.db", stop=written_between)
+    assert pages > 10 and steps < 2 * pages
+
+
+async def test_closing_breaks_off_a_backup_and_leaves_the_one_before(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "copy.db"
+    target.write_text("the one before")
+    store = await Store.open(path)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(upkeep, "_make_sure_of_room", wait)
+    backup = asyncio.ensure_future(store.backup(target))
+    await until(begun.is_set)
+    end = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0.05)
+    go_on.set()
+    with pytest.raises(Closed):
+        await backup
+    await end
+    assert target.read_text() == "the one before"
+    assert not list(tmp_path.glob("*.part"))
 
 
 async def test_a_backup_replaces_the_one_before(store: Store, tmp_path: Path) -> None:
