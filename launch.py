@@ -190,7 +190,14 @@ def lock_held(paths: Paths) -> bool:
 def refuse_silent(paths: Paths) -> None:
     """Raises LaunchError when a server holds the lock that was just found not to answer."""
     if lock_held(paths):
-        raise LaunchError(f"A hobnob server{_holder(paths)} holds the lock but does not answer.")
+        raise _silent(paths)
+
+
+def _silent(paths: Paths) -> LaunchError:
+    return LaunchError(
+        f"A hobnob server{_holder(paths)} holds the lock but does not answer. If it hangs, end its"
+        " process and try again."
+    )
 
 
 def read_key(paths: Paths) -> str | None:
@@ -341,10 +348,7 @@ def _await_answer(
     if child.poll() is None:
         child.terminate()  # our own child, which never answered
         raise LaunchError(f"The server did not answer in time; see {paths.server_log}.")
-    raise LaunchError(
-        "A hobnob server holds the lock but does not answer. If it hangs, end its process"
-        f"{_holder(paths)} and try again."
-    )
+    raise _silent(paths)
 
 
 def _spawn(paths: Paths, args: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
