@@ -23,11 +23,17 @@ MIXED_COST = 2.0
 rows share less of the work than many."""
 RELATIVE_TARGET = 2.8
 """Of a decode step's cost: a prefilling step may take so much (the bar for the worst gap is 4)."""
+USUAL_TARGET = 3.4
+"""Of what decode steps took lately, whatever their number and the length of their replies: with a
+few long ones a step of 2.8 times theirs is more than 4 times what readers are used to."""
+LEAST_TARGET = 2.0
+"""Of a decode step's cost, though it is far more than what they took lately."""
 IDLE_STEP_SECONDS = 1.0
 """With nobody decoding a step may take so long: new arrivals and cancels wait for its end."""
 TRUSTED_ROWS = 64
 """A step of prefill alone with fewer rows tells less of what a row costs: most of it is fixed."""
 _WEIGHT = 0.2  # of the newest measurement
+_USUAL_KEPT = 256
 _DECODES_KEPT = 5
 """Of a number of decodes: the newest steps, whose median counts. A single slow one, such as the
 step during which a long prompt is taken in, would otherwise set the target for all of its steps:
@@ -51,11 +57,14 @@ class Pace:
     first rows of short prompts."""
     _decodes: dict[int, deque[float]] = field(default_factory=dict)
     """Seconds of the newest steps of so many decodes alone."""
+    _lately: deque[float] = field(default_factory=lambda: deque(maxlen=_USUAL_KEPT))
+    """The same of any number."""
 
     def observe(self, decodes: int, prefill_rows: int, seconds: float) -> None:
         """What a step cost."""
         if not prefill_rows:
             self._decodes.setdefault(decodes, deque(maxlen=_DECODES_KEPT)).append(seconds)
+            self._lately.append(seconds)
             return
         if decodes:
             base = self._decode_cost(decodes)
@@ -83,9 +92,15 @@ class Pace:
         base, per_row = self._decode_cost(decodes), self._seconds_beside
         if base is None or per_row is None:
             return FIRST_ROWS
-        settled = self._decode_cost(decodes + max(0, soon - 1)) or base
-        target = self.target_s or RELATIVE_TARGET * max(base, settled)
-        return self._bounded((target - base) / per_row)
+        return self._bounded(
+            ((self.target_s or self._target(decodes, base, soon)) - base) / per_row
+        )
+
+    def _target(self, decodes: int, base: float, soon: int) -> float:
+        if soon > 1:
+            return RELATIVE_TARGET * max(base, self._decode_cost(decodes + soon - 1) or base)
+        usual = median(self._lately)
+        return max(LEAST_TARGET * base, min(RELATIVE_TARGET * base, USUAL_TARGET * usual))
 
     def decode_seconds(self, decodes: int) -> float | None:
         """Of a step of so many decodes alone; None while none was measured."""

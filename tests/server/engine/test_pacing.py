@@ -124,6 +124,28 @@ def test_with_nobody_decoding_the_whole_step_is_used_as_far_as_a_cancel_may_wait
     assert pace.prefill_rows(0) == pytest.approx(512 * IDLE_STEP_SECONDS / 10, abs=2)
 
 
+def test_beside_a_long_reply_a_step_is_no_longer_than_four_times_what_was_usual() -> None:
+    """Its own decode steps are longer than the others were, and 2.8 times one is too much."""
+    pace, usual = Pace(512), Machine(*SMALL_CPU, noise=0.02)
+    for _ in range(100):
+        pace.observe(1, 0, usual.step(1, 0))
+    late = Machine(0.025, 0.007, 0.007, noise=0.02)
+    for _ in range(20):
+        pace.observe(1, 0, late.step(1, 0))
+    steps = run(pace, late, 1, 40)
+    assert max(cost for _, cost in steps[1:]) <= 4 * 0.022
+    assert min(rows for rows, _ in steps) > FLOOR_ROWS
+
+
+def test_where_decodes_became_many_prompts_are_not_read_in_crumbs() -> None:
+    pace, machine = Pace(512), Machine(*SMALL_CPU, noise=0.02)
+    for decodes, steps in ((1, 100), (16, 5)):
+        for _ in range(steps):
+            pace.observe(decodes, 0, machine.step(decodes, 0))
+    alone = machine.step(16, 0)
+    assert max(cost for _, cost in run(pace, machine, 16, 20)) > 1.8 * alone
+
+
 def test_a_machine_that_becomes_slower_gets_smaller_chunks() -> None:
     pace, fast, slow = Pace(512, target_s=0.3), Machine(*SMALL_CPU), Machine(0.03, 0.014, 0.015)
     for machine in (fast, slow):
