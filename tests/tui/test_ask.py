@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,13 +39,6 @@ from hobnob.tui.notice import ClientError
 EVENTS = f"/runs/{RUN}/events"
 MESSAGES = "/conversations/new/messages"
 DELETION = f"/conversations/{CONVERSATION}"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
 
 
 async def ask(server: FakeServer, home: Path, **fields: Any) -> Exit:
