@@ -59,6 +59,18 @@ def signals(number: signal.Signals, server: FakeServer, events: int = 5) -> Act:
     return act
 
 
+async def test_thoughts_are_no_part_of_the_reply(
+    server: FakeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begin, start, *rest = [event.payload for event in reply_events("42", ".")]
+    thoughts = [wire.BlockStart(7, "reasoning"), wire.BlockDelta(7, "hm"), wire.BlockStop(7)]
+    payloads: list[wire.Payload] = [begin, start, *thoughts, *rest]
+    server.events = [Event(number, one) for number, one in enumerate(payloads, 1)]
+    for form in ({}, {"render": True}, {"stream": False}):
+        assert await ask(server, tmp_path, **form) is Exit.OK
+        assert capfd.readouterr().out == "42.\n"
+
+
 # ---- temporary --------------------------------------------------------------------------------
 
 
