@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -18,6 +19,7 @@ from fake_server import (
     CONVERSATION,
     RUN,
     STREAM_HEAD,
+    Act,
     FakeServer,
     Request,
     asked,
@@ -50,6 +52,18 @@ def drafts(hobnob: Cli) -> dict[str, Any]:
 def sent(server: FakeServer) -> list[str]:
     asked = [one for one in server.requests if one.method == "POST"]
     return [one.json["text"] for one in asked if one.path.endswith("/messages")]
+
+
+def in_two(server: FakeServer, between: Callable[[], Awaitable[None]]) -> Act:
+    """Streams the reply to its first words, and the rest when `between` is over."""
+
+    async def act(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+        await writer.drain()
+        await between()
+        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
+
+    return act
 
 
 async def begins(request: Request, writer: Any) -> None:
@@ -101,13 +115,11 @@ async def test_a_reply_is_lines_of_text_and_nothing_else(server: FakeServer, hob
 async def test_ctrl_c_stops_the_reply_and_the_input_comes_back(
     server: FakeServer, hobnob: Cli
 ) -> None:
-    async def until_cancelled(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+    async def cancelled() -> None:
         while not server.cancelled:
             await asyncio.sleep(0.01)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
 
-    server.scripts[EVENTS].append(until_cancelled)
+    server.scripts[EVENTS].append(in_two(server, cancelled))
     server.events = reply_events("It begins. ", "It goes on.", status=wire.Status.CANCELLED)
     async with Session(hobnob, "--plain") as session:
         await session.plays(
@@ -195,18 +207,6 @@ async def test_a_reply_goes_on_over_a_lost_connection_and_that_is_said(
         assert session.text.count("Second part.") == 1
 
 
-async def test_ask_redraws_no_line_where_that_cannot_be_followed(
-    server: FakeServer, hobnob: Cli
-) -> None:
-    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
-    for env, redrawn in (({}, True), ({"ACCESSIBLE": "1"}, False), (DUMB, False)):
-        server.scripts[EVENTS].append(streams(body_of(queued)))
-        async with Session(hobnob, "ask", "hi", env=env) as session:
-            assert await session.ends() == 0
-            assert ("\x1b[K" in session.text) is redrawn
-            assert "Hello world." in session.text
-
-
 async def test_what_is_waited_for_is_said_in_words(server: FakeServer, hobnob: Cli) -> None:
     async def slowly(request: Request, writer: Any) -> None:
         for payload in (wire.Queued(3, 14.0), wire.Prefill(120, 3000, 0)):
@@ -246,14 +246,8 @@ async def test_a_message_that_was_not_accepted_is_in_the_input_again_and_is_one_
 async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
     server: FakeServer, hobnob: Cli
 ) -> None:
-    async def waits(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
-        await writer.drain()
-        await asyncio.sleep(1.0)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
-
     server.events = reply_events("One. ", "Two.")
-    server.scripts[EVENTS].append(waits)
+    server.scripts[EVENTS].append(in_two(server, lambda: asyncio.sleep(1.0)))
     async with Session(hobnob, "--plain", env=DUMB) as session:
         await session.plays(
             ("You: ", "hi\r"),
@@ -268,15 +262,12 @@ async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
 async def test_a_command_typed_during_a_reply_is_seen_and_done_after_it(
     server: FakeServer, hobnob: Cli, command: str, answer: str
 ) -> None:
-    async def waits(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
-        await writer.drain()
+    async def typing() -> None:
         await session.plays(("One.", f"{command}\r"))
         await asyncio.sleep(0.5)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
 
     server.events = reply_events("One. ", "Two.")
-    server.scripts[EVENTS].append(waits)
+    server.scripts[EVENTS].append(in_two(server, typing))
     async with Session(hobnob, "--plain", env=DUMB) as session:
         await session.plays(("You: ", "hi\r"), (f" Two.\r\nYou: {command}\r\n", answer, ""))
     assert sent(server) == ["hi"]

@@ -262,6 +262,18 @@ async def test_without_colour_a_question_has_none(server: FakeServer, hobnob: Cl
     assert styles(session) == set()
 
 
+async def test_ask_redraws_no_line_where_that_cannot_be_followed(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
+    for env, redrawn in (({}, True), ({"ACCESSIBLE": "1"}, False), ({"TERM": "dumb"}, False)):
+        server.scripts[EVENTS].append(streams(body_of(queued)))
+        async with Session(hobnob, "ask", "hi", env=env) as session:
+            assert await session.ends() == 0
+            assert ("\x1b[K" in session.text) is redrawn
+            assert "Hello world." in session.text
+
+
 @pytest.mark.parametrize("arguments", [["chat"], ["--inline"], ["--plain"]])
 async def test_a_home_that_cannot_be_written_costs_the_drafts_and_that_is_said(
     server: FakeServer, hobnob: Cli, arguments: list[str]
