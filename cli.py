@@ -119,6 +119,10 @@ def ask(
     code: Annotated[
         bool, typer.Option("--code", help="Print the contents of its code blocks only.")
     ] = False,
+    render: Annotated[
+        bool,
+        typer.Option("--render", help="On a terminal: draw its Markdown, block after block."),
+    ] = False,
     count: Annotated[
         bool, typer.Option("--count", help="Send nothing: count the prompt's tokens.")
     ] = False,
@@ -143,11 +147,13 @@ def ask(
         raise usage("--plain and --inline open the chat, which takes no prompt.")
     if temporary and (continue_last or conversation or resume):
         raise usage("--temporary begins a conversation of its own.")
-    if as_json + events + code > 1:
-        raise usage("--json, --events and --code are three forms: choose one.")
+    if as_json + events + code + render > 1:
+        raise usage("--json, --events, --code and --render are four forms: choose one.")
+    if render and printed is not None:
+        raise usage("--printed counts the bytes of a reply that is not rendered.")
     if events and (no_stream or printed):
         raise usage("--events prints all events as they come.")
-    if count and (events or code or resume):
+    if count and (events or code or render or resume):
         raise usage("--count sends nothing, so there is no reply to print.")
     if count and system is not None and (continue_last or conversation):
         raise usage("--count takes a system prompt for a new conversation only.")
@@ -188,6 +194,7 @@ def ask(
         as_json=as_json,
         events=events,
         code=code,
+        render=render,
         stream=not no_stream,
         fail_on_truncation=fail_on_truncation,
         quiet=quiet,

@@ -207,7 +207,9 @@ def read_key(paths: Paths) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"The key file {paths.key_file} cannot be read: {_why(error)}.") from None
+        raise LaunchError(
+            f"The key file {paths.key_file} cannot be read: {_why(error)}.", Exit.CONFIG
+        ) from None
     return key or None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -651,6 +652,27 @@ async def test_key_prints_the_key_and_nothing_else(tmp_path: Path) -> None:
         assert (await alone.run("key", env={"HOBNOB_KEY": key})).out == b"secret-key\n"
     result = await alone.run("key")
     assert (result.code, result.out, result.err) == (0, b"secret-key\n", "")
+
+
+async def test_a_key_that_cannot_be_read_is_a_matter_of_permissions(tmp_path: Path) -> None:
+    (tmp_path / "home" / "data" / "key").mkdir(parents=True)
+    result = await Cli(tmp_path / "home").run("key")
+    assert (result.code, result.out) == (Exit.CONFIG, b"")
+    assert "cannot be read" in result.err
+
+
+async def test_a_home_that_cannot_be_made_is_one_sentence_for_every_command(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    alone = Cli(tmp_path / "file" / "home")
+    for words in (
+        ["ask", "hi"],
+        ["history", "list"],
+        ["models", "list"],
+        ["history", "rm", "-y", "x"],
+    ):
+        result = await alone.run(*words)
+        assert (result.code, result.out) == (Exit.CONFIG, b"")
+        assert re.fullmatch(r"hobnob: The folder \S+ cannot be made: [^\n]+\n", result.err)
 
 
 async def test_an_address_may_come_before_the_command(server: FakeServer, hobnob: Cli) -> None:

@@ -123,7 +123,7 @@ class HobnobApp(ListingApp, ComparingApp):
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
         self.talk.clear(temporary=temporary)
-        self._drafts = Drafts(state_dir / "drafts", self._keeps)
+        self._drafts = Drafts(state_dir / "drafts", self._keeps, self._warn)
         self.prompts = Prompts(state_dir / "prompts.jsonl", self._keeps)
         self._vi = vi
         for one in (*themes.THEMES, *own_themes):
@@ -163,8 +163,11 @@ class HobnobApp(ListingApp, ComparingApp):
         if self._leaving:
             return
         if self._problem:
-            self.notify(self._problem, severity="warning", markup=False)
+            self._warn(self._problem)
         self._connect()
+
+    def _warn(self, words: str) -> None:
+        self.notify(words, severity="warning", markup=False)
 
     # ---- connection ---------------------------------------------------------------------------
 

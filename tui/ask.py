@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,6 +24,7 @@ from hobnob.launch import Target
 from hobnob.server import wire
 from hobnob.server.wire import Event, Status
 from hobnob.tui.client import Client
+from hobnob.tui.modes import Mode, choose
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_json
@@ -34,6 +37,9 @@ SAME_SIGNAL_SECONDS = 0.5
 
 CANCEL_SECONDS = 3.0
 """How long a cancel may take to reach the server before we leave without it."""
+
+TEXT = "text"
+"""The kind of the blocks that are the reply."""
 
 _GONE = ("unreachable", "not_running", "server_stopping")
 
@@ -56,6 +62,7 @@ class Question:
     as_json: bool = False
     events: bool = False  # print the run's events, a JSON object a line, and nothing else
     code: bool = False  # print the contents of the code blocks only
+    render: bool = False  # on a terminal: its Markdown drawn, block after block
     stream: bool = True
     fail_on_truncation: bool = False
     quiet: bool = False
@@ -105,6 +112,7 @@ class _Ask:
         self._output: Output | None = None
         self._printed: Printed | None = None
         self._form: Form = CodeOnly() if question.code else Whole()
+        self._aside: set[int] = set()  # the blocks that are no text
         self._seq = 0  # of the last numbered event
         self._ended = False  # message_stop has been seen
 
@@ -214,6 +222,12 @@ class _Ask:
     def _open_output(self, run: str) -> None:
         if self._question.as_json:
             return
+        if self._question.render and os.isatty(1) and choose(os.environ) is not Mode.PLAIN:
+            from hobnob.tui.rendered import Rendered  # more than most questions need
+
+            self._form = Rendered(_columns, os.environ)
+            self._output = Output.stdout(harmless=True)
+            return
         skip = self._question.printed
         if not (self._question.events or self._question.code):
             self._printed = Printed(self._target.paths.printed_dir, run)
@@ -238,6 +252,10 @@ class _Ask:
             await self._print(_line(event.payload.TYPE, event.seq, asdict(event.payload)))
         self._seq = event.seq or self._seq  # when it is out: an interrupt may come before
         match event.payload:
+            case wire.BlockStart(index=index, kind=kind) if kind != TEXT:
+                self._aside.add(index)  # thoughts are not the reply
+            case wire.BlockDelta(index=index) if index in self._aside:
+                pass
             case wire.BlockDelta(text=text):
                 self._notes.clear()
                 self._parts.append(text)
@@ -337,6 +355,7 @@ class _Ask:
             elif self._question.events:
                 self._end_events()
             elif self._output is not None and self._output.terminal and self._parts:
+                self._output.write_now(self._form.end())
                 self._output.end_now()
         except OutputClosed:
             return Exit.CLOSED_OUTPUT
@@ -436,6 +455,10 @@ class _Ask:
 def _line(type_: str, seq: int | None, fields: Mapping[str, Any]) -> str:
     """An event as `--events` prints it. ASCII, like all our JSON."""
     return json.dumps({"type": type_, "seq": seq, **fields}, ensure_ascii=True) + "\n"
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 async def _hold(client: Client, conversation: str) -> None:

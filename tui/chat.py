@@ -340,7 +340,7 @@ class Chat(Versions):
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
         if self.coming is not None and self.coming.cancelled:
             hints.append("the reply will be stopped as soon as it begins")
-        if self.talk.entries and not self.view.following:
+        if self.talk.entries and not (self.view.following or self.view.at_end):
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
         if waiting := len(self._waiting.messages):

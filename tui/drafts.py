@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hobnob.tui.clean import one_line
 from hobnob.tui.folds import Fold, Typed
 
 NEW = "new"
@@ -46,10 +47,18 @@ class Draft:
 
 
 class Drafts:
-    def __init__(self, folder: Path, keeps: Callable[[], bool] = lambda: True) -> None:
-        """`keeps`: whether what is typed now may be written to disk."""
+    def __init__(
+        self,
+        folder: Path,
+        keeps: Callable[[], bool] = lambda: True,
+        say: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        """`keeps`: whether what is typed now may be written to disk; `say` is told once, in a
+        sentence, that it cannot be."""
         self._folder = folder
         self._keeps = keeps
+        self._say = say
+        self._said = False
 
     def load(self, conversation: str | None) -> Draft:
         """An unreadable or foreign file is an empty draft."""
@@ -92,9 +101,18 @@ class Drafts:
             else:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_atomically(path, json.dumps(_json(draft)))
-        except (OSError, ValueError):
+        except OSError as error:
+            self._say_why(error)
+            return False
+        except ValueError:
             return False
         return True
+
+    def _say_why(self, error: OSError) -> None:
+        if not self._said:
+            self._said = True
+            why = error.strerror or str(error)
+            self._say(f"Drafts are not kept: {one_line(str(self._folder))} cannot be used: {why}.")
 
     def _path(self, conversation: str | None, kind: str) -> Path:
         name = NEW if conversation is None else conversation

@@ -7,6 +7,7 @@ as far as the bounds go, and one that does not answer (a dead network drive) cos
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 import re
 import stat
@@ -14,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ from hobnob.tui.clean import one_line
 
 T = TypeVar("T")
 
-MAX_ENTRIES = 5_000
+MAX_ENTRIES = 60_000
 MAX_DEPTH = 6
 MAX_FOUND = 50
 LOOK_SECONDS = 0.3
@@ -84,22 +84,21 @@ class Files:
         if partial == "~":
             return ["~/"]
         folder, slash, name = partial.rpartition("/")
-        entries = self._below(folder + slash) if slash else self._around(name)
-        wanted, hidden = name.lower(), name.startswith(".")
-        ranked = []
-        for entry in entries:
-            at = entry.name.lower().find(wanted)
-            fits = at == 0 if hidden else at >= 0 and not entry.name.startswith(".")
-            if fits:
-                ranked.append(((at > 0, entry.depth, entry.path.lower()), entry.path))
-        return [path for _, path in sorted(ranked)[:MAX_FOUND]]
+        if slash:
+            entries = _walk(self._real(folder + slash), folder + slash, name, depth=0)
+        else:  # the working folder; with something to look for, also what is below it
+            entries = _walk(self._cwd, "", name, depth=MAX_DEPTH if name.strip(".") else 0)
+        ranked = ((entry.at > 0, entry.depth, entry.path.lower(), entry.path) for entry in entries)
+        found = [path for *_, path in heapq.nsmallest(MAX_FOUND, ranked)]
+        if name and partial not in found and partial.isprintable() and self._is_file(partial):
+            found.insert(0, partial)  # in a folder with more than is looked at
+        return found
 
-    def _below(self, folder: str) -> Iterator[_Entry]:
-        return _walk(self._real(folder), folder, depth=0)
-
-    def _around(self, name: str) -> Iterator[_Entry]:
-        """The working folder; with something to look for, also what is below it."""
-        return _walk(self._cwd, "", depth=MAX_DEPTH if name.strip(".") else 0)
+    def _is_file(self, path: str) -> bool:
+        try:
+            return self._real(path).is_file()
+        except (OSError, ValueError):
+            return False
 
     def _real(self, path: str) -> Path:
         if path.startswith("~/"):
@@ -139,15 +138,16 @@ class Files:
             return await answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    name: str
+class _Entry(NamedTuple):
     path: str  # as it would be typed
+    at: int  # where in its name what is looked for begins
     depth: int
 
 
-def _walk(root: Path, shown: str, *, depth: int) -> Iterator[_Entry]:
-    """What is in a folder, then what is below it, until the bounds are met."""
+def _walk(root: Path, shown: str, name: str, *, depth: int) -> Iterator[_Entry]:
+    """What fits in a folder, then below it, until the bounds are met. Hidden ones only where a
+    dot begins the name that is looked for."""
+    wanted, hidden = name.lower(), name.startswith(".")
     pending = deque([(root, shown, 0)])
     left, until = MAX_ENTRIES, time.monotonic() + LOOK_SECONDS
     while pending:
@@ -158,22 +158,35 @@ def _walk(root: Path, shown: str, *, depth: int) -> Iterator[_Entry]:
                     left -= 1
                     if left < 0 or time.monotonic() > until:
                         return
-                    if not entry.name.isprintable():
+                    at = entry.name.lower().find(wanted)
+                    dotted = entry.name.startswith(".")
+                    fits = at == 0 if hidden else at >= 0 and not dotted
+                    if not fits and level >= depth or not entry.name.isprintable():
                         continue
-                    is_folder = entry.is_dir()
+                    is_folder = _is_folder(entry)
                     path = f"{prefix}{entry.name}" + ("/" if is_folder else "")
-                    yield _Entry(entry.name, path, level)
-                    passed = entry.name.startswith(".") or entry.name in _PASSED_OVER
+                    if fits:
+                        yield _Entry(path, at, level)
+                    passed = dotted or entry.name in _PASSED_OVER
                     if is_folder and level < depth and not passed and not entry.is_symlink():
                         pending.append((Path(entry.path), path, level + 1))
         except (OSError, ValueError):
             continue  # not there, or not ours to read
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself, or to where we may not look
+
+
 def read(path: Path, shown: str) -> str:
     """The text of a file that the user calls `shown`. Raises FileRefused."""
     name = one_line(shown)
     try:
+        if not _opens(os.stat(path).st_mode):  # to open a device can be to act on it
+            raise FileRefused(f"{name} is not a file that could be attached.")
         # Not to be waited for: a pipe has no end, and opening one can last for ever.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
@@ -188,6 +201,10 @@ def read(path: Path, shown: str) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise FileRefused(_too_large(name, len(data)))
     return _text(data, name)
+
+
+def _opens(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def _text(data: bytes, name: str) -> str:

@@ -80,7 +80,7 @@ class LinearChat:
         self.line = Line()
         self.talk = Talk(self.line, system=system, options=options, keep=beside(connect))
         self.talk.clear(temporary=temporary)
-        self._drafts = Drafts(state_dir / "drafts", lambda: not self.talk.temporary)
+        self._drafts = Drafts(state_dir / "drafts", lambda: not self.talk.temporary, self.say)
         self._prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
         self._commands = LinearCommands(self)
         self._exits = AsyncExitStack()
@@ -157,7 +157,7 @@ class LinearChat:
             text = self._read(ASKED, draft, history=self._prompts.all(), complete=completions)
         except EOFError:
             self._write("\n")
-            self._save_draft("")
+            self._save_draft(self._editor.typed)  # the lines above an empty one
             raise
         except ValueError:
             self.say("what was typed is not text in this terminal's encoding")

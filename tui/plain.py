@@ -49,9 +49,11 @@ class Output:
         terminal: bool,
         encoding: str = "utf-8",
         skip: int = 0,
+        harmless: bool = False,
     ):
+        """`harmless`: what is written needs no cleaning, its control sequences are ours."""
         self._descriptor = descriptor
-        self._cleaner = Cleaner() if terminal else None
+        self._cleaner = Cleaner() if terminal and not harmless else None
         self._encoder = codecs.getincrementalencoder(encoding)("replace")
         self._skip = skip
         self._last = "\n"
@@ -60,12 +62,13 @@ class Output:
         """Bytes of the answer that are out, the skipped ones included."""
 
     @classmethod
-    def stdout(cls, skip: int = 0) -> Output:
+    def stdout(cls, skip: int = 0, *, harmless: bool = False) -> Output:
         """Raises OutputClosed when the process was started without one (`>&-`)."""
         if sys.stdout is None:
             raise OutputClosed
         encoding = sys.stdout.encoding or "utf-8"
-        return cls(1, terminal=os.isatty(1), encoding=encoding, skip=skip)
+        terminal = os.isatty(1)
+        return cls(1, terminal=terminal, encoding=encoding, skip=skip, harmless=harmless)
 
     async def write(self, text: str) -> None:
         """Waits while the reader is slow, without holding up the event loop."""

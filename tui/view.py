@@ -15,6 +15,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
@@ -71,7 +72,9 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._views: list[MessageView] = []
         self._place: Place | None = None
         self._moving = False
-        self._waiting_acts: list[Callable[[], None]] = []
+        self._settled = True
+        self._aim: Callable[[], None] | None = None
+        self._held = False
 
     def compose(self) -> ComposeResult:
         with Column(id="column"):
@@ -99,6 +102,11 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         """Whether new text will be scrolled into view: until the user scrolls away."""
         return self._window.later == 0 and self.is_anchored and not self._anchor_released
 
+    @property
+    def at_end(self) -> bool:
+        """Whether there is nothing below, followed or not."""
+        return self._window.later == 0 and self.scroll_y >= self.max_scroll_y
+
     async def show(self, entries: list[Entry], at: int | None = None, *, beyond: int = 0) -> None:
         """Show other entries: the end of them, or message number `at`. `beyond`: how many
         messages there are before the entries."""
@@ -114,13 +122,13 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
             await removed
             await mounted
         self._say_edges()
-        self._place = None
+        self._place = self._aim = None
         if at is None:
             self.anchor()
         else:
             self.release_anchor()
-            self._when_laid_out(partial(self._to_message, entries[at]))
-        self._when_laid_out(self._fill)
+            self._aim = partial(self._to_message, entries[at])
+        self._settle_when_laid_out()
 
     async def add(self, entry: Entry) -> None:
         """Show a message after the others; it has just been put at the end of the entries."""
@@ -142,7 +150,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         for view in gone:
             await view.remove()
         self._say_edges()
-        self._when_laid_out(self._fill)
+        self._settle_when_laid_out()
 
     def sync(self, entry: Entry) -> None:
         """Draw what is new in an entry."""
@@ -161,7 +169,9 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         if self.view_of(entry) is None:
             await self.show(self._entries, at, beyond=self._beyond)
         else:
-            self._when_laid_out(partial(self._to_message, entry))
+            self.release_anchor()
+            self._aim = partial(self._to_message, entry)
+            self._settle_when_laid_out()
 
     async def find(self, wanted: Wanted | None, match: Match | None) -> None:
         """Mark what is looked for, and bring one match into view, mounted so far or not."""
@@ -171,7 +181,8 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
                 number = self._entries.index(match.entry)
                 await self.show(self._entries, number, beyond=self._beyond)
             self.release_anchor()
-            self._when_laid_out(self._to_match)
+            self._aim = self._to_match
+            self._settle_when_laid_out()
         for view in self._views:
             self._mark(view)
 
@@ -190,6 +201,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         if self._window.later:
             await self.show(self._entries, beyond=self._beyond)
         else:
+            self._aim = None
             self.scroll_end(animate=False)
 
     def mark_left_out(self, ids: set[str]) -> None:
@@ -219,7 +231,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
             return
         self._moving = True
         old, self._window = self._window, window
-        place = self._reading()
+        self._place = self._place or self._reading()
         above = self._made(window.low, min(old.low, window.high))
         below = self._made(max(old.high, window.low), window.high)
         with self.app.batch_update():
@@ -232,7 +244,7 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
                 await one
             await self._trim()
         self._say_edges()
-        self._when_laid_out(partial(self._moved_to, place))
+        self._settle_when_laid_out()
 
     async def _trim(self) -> None:
         """Unmount what the window has left behind."""
@@ -243,16 +255,12 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         for view in gone:
             await view.remove()
 
-    def _moved_to(self, place: Place | None) -> None:
-        self._moving = False
-        if not self.following:
-            self._restore(place)
-        self._when_laid_out(self._fill)
-
     def _fill(self) -> None:
         """A high screen has room for more than what is mounted at first."""
-        if self._views and self.max_scroll_y == 0:
+        if self._views and self.max_scroll_y <= NEAR_EDGE_ROWS:
             self.call_next(self.earlier)
+        if self._window.later and self.scroll_y >= self.max_scroll_y - NEAR_EDGE_ROWS:
+            self.call_next(self.later)
 
     def _made(self, low: int, high: int) -> list[MessageView]:
         return [self._made_of(entry) for entry in self._entries[low:high]]
@@ -262,24 +270,30 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         self._mark(view)
         return view
 
-    def _when_laid_out(self, act: Callable[[], None]) -> None:
-        """Do something that needs the rows of the mounted messages.
+    def _settle_when_laid_out(self) -> None:
+        """Scroll to where the view is to be as soon as the mounted messages have their rows.
 
         A refresh is not enough: behind a dialog, or while frames are held back, it lays out
         nothing, and every message would seem to be at the top.
         """
-        self._waiting_acts.append(act)
-        self.call_after_refresh(self._do_waiting)
+        self._settled = False
+        self.call_after_refresh(self._settle)
 
     def _laid_out(self, _: Screen[Any]) -> None:
-        if self._waiting_acts:
-            self.call_next(self._do_waiting)
+        if not self._settled:
+            self.call_next(self._settle)
 
-    def _do_waiting(self) -> None:
-        if all(view.layout_rows is not None for view in self._views):
-            acts, self._waiting_acts = self._waiting_acts, []
-            for act in acts:
-                act()
+    def _settle(self) -> None:
+        """Where somebody went last, however long that had to wait; else what was read before."""
+        if self._settled or any(view.layout_rows is None for view in self._views):
+            return
+        self._settled, self._moving = True, False
+        aim, self._aim = self._aim, None
+        if aim is not None:
+            aim()
+        elif not self.following:
+            self._restore()
+        self._fill()
 
     def _say_edges(self) -> None:
         earlier, later = self._window.earlier + self._beyond, self._window.later
@@ -297,16 +311,36 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         if not self._moving:
-            self._place = self._reading()
-            if new_value <= NEAR_EDGE_ROWS < old_value:
+            if not self._held:
+                self._place = self._reading()
+            if new_value <= NEAR_EDGE_ROWS and new_value < old_value:
                 self.call_next(self.earlier)
             elif self._window.later and new_value >= self.max_scroll_y - NEAR_EDGE_ROWS:
                 self.call_next(self.later)
         self.post_message(self.Moved())
 
+    def release_anchor(self) -> None:
+        if self.is_anchored and not self._anchor_released:
+            self._place = self._reading()
+        super().release_anchor()
+
+    def _check_anchor(self) -> None:
+        """Only who scrolls to the end follows it, and not who is there as all has its place."""
+        if not self._held:
+            super()._check_anchor()
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """In another size the rows are others: where this scrolls to is nobody's wish."""
+        self._held = size != self._size
+        updated = super()._size_updated(size, virtual_size, container_size, layout)
+        self._held = False
+        return updated
+
     def on_resize(self) -> None:
-        if not self.following and self._place is not None:
-            self._when_laid_out(partial(self._restore, self._place))
+        if not self.following:
+            self._settle_when_laid_out()
 
     def _reading(self) -> Place | None:
         """What is at the top of the view now."""
@@ -317,11 +351,15 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
                 return Place(view, view.layout_rows.place(max(top - region.y, 0)))
         return None
 
-    def _restore(self, place: Place | None) -> None:
+    def _restore(self) -> None:
+        place = self._place
         if place is None or not place.view.is_attached or place.view.layout_rows is None:
             return
         row = place.view.layout_rows.row_of(place.spot)
+        # The place stays the one that was read: of a row that is wider now it would be the start.
+        self._held = True
         self.scroll_to(y=place.view.virtual_region.y + row, animate=False, immediate=True)
+        self._held = False
 
     def _to_match(self) -> None:
         view = None if self._match is None else self.view_of(self._match.entry)
@@ -331,12 +369,14 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         y = view.virtual_region.y + row
         high = self.scrollable_content_region.height
         if not self.scroll_y <= y < self.scroll_y + high:
-            self.scroll_to(y=max(y - high // 3, 0), animate=False)
+            self.scroll_to(y=max(y - high // 3, 0), animate=False, immediate=True)
 
     def _to_message(self, entry: Entry) -> None:
         view = self.view_of(entry)
         if view is not None:
-            self.scroll_to(y=max(view.virtual_region.y - 1, 0), animate=False)
+            y = max(view.virtual_region.y - 1, 0)
+            self.scroll_to(y=y, animate=False, immediate=True)
+            self._check_anchor()  # it was there already
 
 
 def _counted(arrow: str, number: int, which: str) -> str:

@@ -286,3 +286,10 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     parts = urlsplit(target)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     return Request(method, parts.path.removeprefix(API), query, headers, body)
+
+
+async def asked(server: FakeServer, method: str, path: str, times: int = 1) -> None:
+    """Wait for a request, or several of a kind."""
+    async with asyncio.timeout(30):
+        while len(server.asked(method, path)) < times:
+            await asyncio.sleep(0.01)

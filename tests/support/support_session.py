@@ -95,6 +95,20 @@ class Session:
             raise AssertionError(f"no {wanted!r} in {self.output[self._at :]!r}") from None
         self._at = found + len(sought)
 
+    async def plays(self, *steps: tuple[str, ...]) -> None:
+        """Of each step all is waited for but its last words, which are typed then, if any."""
+        for *awaited, typed in steps:
+            for wanted in awaited:
+                await self.until(wanted)
+            self.type(typed)
+
+    async def leaves(self) -> None:
+        """By Ctrl+D, and all is as it should be."""
+        self.type("\x04")
+        assert await self.ends() == 0
+        assert self.restored
+        assert "Traceback" not in self.text
+
     async def sees(self, wanted: str) -> None:
         """Read until this is in a row of the screen: the app writes only what is new on it."""
         shown = Shown(*self._size, coloured=True)

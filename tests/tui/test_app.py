@@ -165,6 +165,24 @@ async def test_a_reply_goes_on_after_the_connection_was_lost(
         assert "reconnecting" not in screen_text(pilot)
 
 
+async def test_a_reply_can_be_stopped_after_the_connection_was_lost(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        await send(pilot, "go")
+        client.script.start()
+        client.script.text("before ")
+        client.script.put(Notice(NoticeKind.RECONNECTING, "cut", 1.0))
+        client.script.put(Notice(NoticeKind.CONNECTED))
+        client.script.text("after")
+        await until(pilot, lambda: "before after" in screen_text(pilot))
+        await pilot.press("escape")
+        await until(pilot, lambda: client.cancelled == ["run1"])
+        client.script.finish("cancelled", "cancelled")
+        await until(pilot, lambda: pilot.app.talk.live is None)
+        assert "before after" in screen_text(pilot)
+
+
 async def test_escape_stops_the_reply_and_keeps_its_text(
     client: FakeClient, tmp_path: Path
 ) -> None:
@@ -356,6 +374,23 @@ async def test_following_lets_go_when_the_user_scrolls(client: FakeClient, tmp_p
         client.script.text("last\n\n" * 20)
         await until(pilot, lambda: view.max_scroll_y > 220 and view.scroll_y == view.max_scroll_y)
         assert "↓" not in screen_text(pilot).replace("Ctrl", "")
+
+
+async def test_the_conversation_is_scrolled_from_the_input(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("long", "q", "\n\n".join(f"paragraph {n}" for n in range(60)))
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view, composer = pilot.app.chat.view, pilot.app.chat.composer
+        await until(pilot, lambda: view.max_scroll_y > 60 and view.scroll_y == view.max_scroll_y)
+        await pilot.press(*"draft")
+        places = [view.scroll_y]
+        for key in ("shift+up", "pageup", "shift+down", "pagedown"):
+            await pilot.press(key)
+            await until(pilot, lambda: view.scroll_y != places[-1])
+            places.append(view.scroll_y)
+        assert places[2] < places[1] < places[0] and places[2] < places[3] < places[4]
+        assert pilot.app.focused is composer and composer.text == "draft"
 
 
 async def test_a_resize_keeps_what_is_being_read(client: FakeClient, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,13 +41,6 @@ MESSAGES = "/conversations/new/messages"
 DELETION = f"/conversations/{CONVERSATION}"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
-
-
 async def ask(server: FakeServer, home: Path, **fields: Any) -> Exit:
     target = Target(Paths.home({"HOBNOB_HOME": str(home)}), server.url, KEY)
     return await _Ask(target, Question(**({"prompt": "hi"} | fields))).run()
@@ -65,6 +57,18 @@ def signals(number: signal.Signals, server: FakeServer, events: int = 5) -> Act:
         await asyncio.Event().wait()
 
     return act
+
+
+async def test_thoughts_are_no_part_of_the_reply(
+    server: FakeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begin, start, *rest = [event.payload for event in reply_events("42", ".")]
+    thoughts = [wire.BlockStart(7, "reasoning"), wire.BlockDelta(7, "hm"), wire.BlockStop(7)]
+    payloads: list[wire.Payload] = [begin, start, *thoughts, *rest]
+    server.events = [Event(number, one) for number, one in enumerate(payloads, 1)]
+    for form in ({}, {"render": True}, {"stream": False}):
+        assert await ask(server, tmp_path, **form) is Exit.OK
+        assert capfd.readouterr().out == "42.\n"
 
 
 # ---- temporary --------------------------------------------------------------------------------

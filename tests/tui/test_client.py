@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -53,13 +53,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(connection, "MAX_RETRY_AFTER_SECONDS", 0.02)
     monkeypatch.setattr("hobnob.tui.follow.POLL_SECONDS", 0.01)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
 
 
 def client_of(server: FakeServer, tmp_path: Path, **options: float) -> Client:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,43 @@ async def test_a_folder_is_gone_into(client: FakeClient, work: Path) -> None:
         await until(pilot, lambda: offered(pilot) == ["src/app.py"])
         await pilot.press("tab")
         await until(pilot, lambda: "[file src/app.py" in pilot.app.chat.composer.text)
+
+
+async def test_a_hostile_name_is_only_text_and_what_is_no_file_is_refused(
+    client: FakeClient, work: Path
+) -> None:
+    named = "zz[bold]$accent[@click=app.quit]x[b].md"
+    (work / named).write_text("harmless")
+    os.mkfifo(work / "zz-pipe")
+    (work / "zz-device").symlink_to("/dev/zero")
+    (work / "zz-self").symlink_to("zz-self")
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind("zz-socket")
+    async with running(client, work / "state") as pilot:
+        composer = pilot.app.chat.composer
+        for name, why in [
+            ("zz-device", "not a file"),
+            ("zz-pipe", "not a file"),
+            ("zz-self", "cannot be read"),
+            ("zz-socket", "not a file"),
+        ]:
+            composer.put("")
+            await pilot.press("at", *name[:5])
+            await until(pilot, lambda n=name: offered(pilot) == [n])
+            await pilot.press("tab")
+            await until(pilot, lambda w=why: w in screen_text(pilot))
+            assert composer.text == f"@{name[:5]}"
+            pilot.app.clear_notifications()
+            await until(pilot, lambda w=why: w not in screen_text(pilot))
+        composer.put("")
+        await pilot.press("at", *"zz[")
+        await until(pilot, lambda: named in screen_text(pilot))
+        await pilot.press("tab")
+        await until(pilot, lambda: "[file" in composer.text)
+        assert "@click=app.quit" in screen_text(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(client.sent) == 1)
+        assert named in client.sent[0]["text"] and "harmless" in client.sent[0]["text"]
 
 
 async def test_a_file_that_is_no_text_is_refused_and_the_draft_kept(

@@ -178,3 +178,18 @@ async def test_a_fold_is_taken_away_as_a_whole(tmp_path: Path) -> None:
         assert app.sent == ["look " + "x\n" * 60]
         await pilot.press("left", "backspace", "enter")
         assert app.sent[1] == "look [pasted 61 lines #]", "inside it is text"
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("abc", 3), ("你好", 4), ("ＡＢＣ", 6), ("e\u0301", 1), ("👩\u200d🚀", 2), ("🇩🇪", 2)],
+)
+async def test_the_cursor_of_the_terminal_is_where_the_next_character_will_be(
+    tmp_path: Path, text: str, cells: int
+) -> None:
+    """Where an input method opens its window."""
+    async with host(tmp_path) as (pilot, app, composer):
+        start = app.cursor_position
+        composer.insert(text)
+        await pilot.pause()
+        assert (app.cursor_position.x - start.x, app.cursor_position.y) == (cells, start.y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,50 @@ def test_names_that_a_terminal_cannot_show_are_left_out(tree: Path) -> None:
     (tree / "work" / "bad\x1b[31m.txt").touch()
     os.mkdir(os.fsencode(tree / "work") + b"/bad\xff")
     assert find(tree, "bad") == []
+
+
+@pytest.mark.parametrize(
+    "sign",
+    ["\n", "\x1b]0;owned\x07", "\x9b", "\u202e", "\u2066", "\u2028", "\u200b", "\x00"],
+)
+def test_a_name_that_would_not_be_seen_as_it_is_is_never_offered(tree: Path, sign: str) -> None:
+    name = f"a{sign}b"
+    if sign != "\0":
+        (tree / "work" / name).touch()
+    assert find(tree, "a") == ["my notes/a b.txt", "src/app.py", "README.md"]
+    assert find(tree, name) == []
+
+
+def test_what_is_not_as_it_seems_hides_nothing_of_its_folder(tree: Path) -> None:
+    work = tree / "work"
+    (work / "loop").symlink_to("loop")
+    (work / "lost").symlink_to("no/such")
+    (work / "into a file").symlink_to("README.md/below")
+    assert find(tree, "") == [
+        *("into a file", "loop", "lost", "my notes/", "node_modules/", "README.md", "src/")
+    ]
+    assert find(tree, "src") == ["src/"]
+    with pytest.raises(FileRefused, match=r"^loop cannot be read: Too many levels of symbolic"):
+        read(work / "loop", "loop")
+
+
+def test_a_file_that_is_named_in_full_is_offered_however_many_there_are_beside_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_ENTRIES", 2)
+    for number in range(20):
+        (tree / "work" / f"many{number}").touch()
+    for number in range(20):
+        assert f"many{number}" in find(tree, f"many{number}")
+    assert len(find(tree, "many")) <= 2
+
+
+def test_thousands_of_files_are_looked_through_without_a_wait(tree: Path) -> None:
+    for number in range(20_000):
+        os.mknod(tree / "work" / f"f{number:05}")
+    began = time.monotonic()
+    assert find(tree, "f1999") == [f"f1999{number}" for number in range(10)]
+    assert time.monotonic() - began < 5 * files.LOOK_SECONDS
 
 
 async def test_a_folder_that_does_not_answer_holds_nobody_up(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,13 +40,6 @@ GONE = wire.sse(Event(None, wire.StreamError("not_found", "It is gone.")))
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(connection, "MAX_RETRY_AFTER_SECONDS", 0.02)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
 
 
 async def held(request: Request, writer: asyncio.StreamWriter) -> None:

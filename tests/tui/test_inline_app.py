@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -39,18 +38,6 @@ from hobnob.tui.app import LOW_ROWS
 EVENTS = f"/runs/{RUN}/events"
 NEW = "/conversations/new/messages"
 READY = "Enter send"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
-
-
-@pytest.fixture
-def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "home", server.url)
 
 
 def scrolled(session: Session, size: tuple[int, int] = (100, 30)) -> list[str]:

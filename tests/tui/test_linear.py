@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -18,8 +19,10 @@ from fake_server import (
     CONVERSATION,
     RUN,
     STREAM_HEAD,
+    Act,
     FakeServer,
     Request,
+    asked,
     body_of,
     chunk,
     hangs,
@@ -28,7 +31,7 @@ from fake_server import (
     says,
     streams,
 )
-from support_cli import Cli
+from support_cli import COMMAND, Cli
 from support_documents import HOSTILE
 from support_session import SHELL, Session
 
@@ -41,18 +44,6 @@ NEW = "/conversations/new/messages"
 DUMB = {"TERM": "dumb"}
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
-
-
-@pytest.fixture
-def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "home", server.url)
-
-
 def drafts(hobnob: Cli) -> dict[str, Any]:
     folder = Path(hobnob.env["HOBNOB_HOME"]) / "state" / "drafts"
     return {path.stem: json.loads(path.read_text())["text"] for path in folder.glob("*.json")}
@@ -61,6 +52,18 @@ def drafts(hobnob: Cli) -> dict[str, Any]:
 def sent(server: FakeServer) -> list[str]:
     asked = [one for one in server.requests if one.method == "POST"]
     return [one.json["text"] for one in asked if one.path.endswith("/messages")]
+
+
+def in_two(server: FakeServer, between: Callable[[], Awaitable[None]]) -> Act:
+    """Streams the reply to its first words, and the rest when `between` is over."""
+
+    async def act(request: Request, writer: Any) -> None:
+        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+        await writer.drain()
+        await between()
+        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
+
+    return act
 
 
 async def begins(request: Request, writer: Any) -> None:
@@ -78,8 +81,7 @@ async def test_it_opens_where_it_is_asked_for_and_where_there_is_no_cursor_to_mo
 ) -> None:
     async with Session(hobnob, *arguments, env=env) as session:
         await session.until("You: ")
-        session.type("\x04")
-        assert await session.ends() == 0
+        await session.leaves()
         assert "\x1b[?1049h" not in session.text
         assert session.restored
 
@@ -99,11 +101,8 @@ async def test_a_prompt_given_with_it_is_not_lost_in_silence(hobnob: Cli) -> Non
 async def test_a_reply_is_lines_of_text_and_nothing_else(server: FakeServer, hobnob: Cli) -> None:
     server.events = reply_events("One. T", "wo is **bold**.\n", "\n```\nx = 1\n```\n")
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi there\r")
-        await session.until("```\r\nYou: ")
-        session.type("\x04")
-        assert await session.ends() == 0
+        await session.plays(("You: ", "hi there\r"), ("```\r\nYou: ", ""))
+        await session.leaves()
         assert "fake-model: One. Two is **bold**.\n\n```\nx = 1\n```\nYou: " in session.text
         assert f"To go on with this: hobnob --plain --conversation {CONVERSATION[:8]}" in (
             session.text
@@ -116,26 +115,20 @@ async def test_a_reply_is_lines_of_text_and_nothing_else(server: FakeServer, hob
 async def test_ctrl_c_stops_the_reply_and_the_input_comes_back(
     server: FakeServer, hobnob: Cli
 ) -> None:
-    async def until_cancelled(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
+    async def cancelled() -> None:
         while not server.cancelled:
             await asyncio.sleep(0.01)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
 
-    server.scripts[EVENTS].append(until_cancelled)
+    server.scripts[EVENTS].append(in_two(server, cancelled))
     server.events = reply_events("It begins. ", "It goes on.", status=wire.Status.CANCELLED)
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("It begins.")
-        session.type("\x03")
-        await session.until("It goes on.")
-        await session.until("stopped")
-        await session.until("You: ")
+        await session.plays(
+            ("You: ", "hi\r"),
+            ("It begins.", "\x03"),
+            ("It goes on.", "stopped", "You: ", ""),
+        )
         assert server.cancelled
-        session.type("\x04")
-        assert await session.ends() == 0
-        assert session.restored
+        await session.leaves()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT])
@@ -143,16 +136,13 @@ async def test_a_signal_at_the_input_keeps_what_was_typed(
     hobnob: Cli, number: signal.Signals
 ) -> None:
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("unsent words")
-        await session.until("unsent words")
+        await session.plays(("You: ", "unsent words"), ("unsent words", ""))
         session.process.send_signal(number)
         assert await session.ends() == 128 + number
         assert session.restored
     assert drafts(hobnob) == {"new": "unsent words"}
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        await session.until("unsent words")
+        await session.plays(("You: ", "unsent words", ""))
 
 
 async def test_a_signal_during_a_reply_leaves_and_stops_nothing(
@@ -160,9 +150,7 @@ async def test_a_signal_during_a_reply_leaves_and_stops_nothing(
 ) -> None:
     server.scripts[EVENTS].append(begins)
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("It begins.")
+        await session.plays(("You: ", "hi\r"), ("It begins.", ""))
         session.process.send_signal(signal.SIGTERM)
         assert await session.ends() == 143
         assert session.restored
@@ -178,8 +166,7 @@ async def test_an_exception_leaves_the_terminal_as_it_was(hobnob: Cli) -> None:
         "from hobnob.cli import main; main()"
     )
     async with Session(hobnob, "--plain", command=(sys.executable, "-c", program)) as session:
-        await session.until("You: ")
-        session.type("hi\r")
+        await session.plays(("You: ", "hi\r"))
         assert await session.ends() == 1
         assert "a part broke" in session.text
         assert session.restored
@@ -190,32 +177,19 @@ async def test_ctrl_z_gives_the_shell_its_terminal_and_fg_the_line_back(
 ) -> None:
     env = {"PS1": "shell> ", "HISTFILE": "", "INPUTRC": os.devnull}
     async with Session(hobnob, env=env, command=SHELL) as session:
-        await session.until("shell> ")
-        session.type("stty -a | md5sum; " + " ".join(_quoted()) + " --plain\r")
-        await session.until("You: ")
-        session.type("half a")
-        await session.until("half a")
-        session.type("\x1a")
-        await session.until("Stopped")
-        await session.until("shell> ")
-        session.type("stty -a | md5sum; fg\r")
-        await session.until("You: half a")
-        session.type(" line\r")
-        await session.until("world.")
-        await session.until("You: ")
+        await session.plays(
+            ("shell> ", "stty -a | md5sum; " + shlex.join(COMMAND) + " --plain\r"),
+            ("You: ", "half a"),
+            ("half a", "\x1a"),
+            ("Stopped", "shell> ", "stty -a | md5sum; fg\r"),
+            ("You: half a", " line\r"),
+            ("world.", "You: ", ""),
+        )
         sums = re.findall(r"[0-9a-f]{32}", session.text)
         assert len(sums) == 2 and sums[0] == sums[1]
         session.type("\x04")
         await session.until("shell> ")
     assert sent(server) == ["half a line"]
-
-
-def _quoted() -> list[str]:
-    from shlex import quote
-
-    from support_cli import COMMAND
-
-    return [quote(word) for word in COMMAND]
 
 
 async def test_a_reply_goes_on_over_a_lost_connection_and_that_is_said(
@@ -225,26 +199,12 @@ async def test_a_reply_goes_on_over_a_lost_connection_and_that_is_said(
     cut = body_of(server.events[:4])
     server.scripts[EVENTS].append(streams(cut, complete=False))
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("reconnecting")
-        await session.until("connected again")
-        await session.until("Second part.")
-        await session.until("You: ")
+        await session.plays(
+            ("You: ", "hi\r"),
+            ("reconnecting", "connected again", "Second part.", "You: ", ""),
+        )
         assert session.text.count("First part.") == 1
         assert session.text.count("Second part.") == 1
-
-
-async def test_ask_redraws_no_line_where_that_cannot_be_followed(
-    server: FakeServer, hobnob: Cli
-) -> None:
-    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
-    for env, redrawn in (({}, True), ({"ACCESSIBLE": "1"}, False), (DUMB, False)):
-        server.scripts[EVENTS].append(streams(body_of(queued)))
-        async with Session(hobnob, "ask", "hi", env=env) as session:
-            assert await session.ends() == 0
-            assert ("\x1b[K" in session.text) is redrawn
-            assert "Hello world." in session.text
 
 
 async def test_what_is_waited_for_is_said_in_words(server: FakeServer, hobnob: Cli) -> None:
@@ -258,11 +218,15 @@ async def test_what_is_waited_for_is_said_in_words(server: FakeServer, hobnob: C
 
     server.scripts[EVENTS].append(slowly)
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("hobnob: number 3 in the queue · about 14 s\r\n")
-        await session.until("hobnob: reading the prompt… 120 of 3000 tokens\r\n")
-        await session.until("fake-model: Hello world.")
+        await session.plays(
+            ("You: ", "hi\r"),
+            (
+                "hobnob: number 3 in the queue · about 14 s\r\n",
+                "hobnob: reading the prompt… 120 of 3000 tokens\r\n",
+                "fake-model: Hello world.",
+                "",
+            ),
+        )
 
 
 async def test_a_message_that_was_not_accepted_is_in_the_input_again_and_is_one_turn(
@@ -270,13 +234,11 @@ async def test_a_message_that_was_not_accepted_is_in_the_input_again_and_is_one_
 ) -> None:
     server.scripts[NEW].append(says(refusal(400, "context_length_exceeded", "Too long.")))
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("a long story\r")
-        await session.until("Not sent: Too long.")
-        await session.until("You: ")
-        await session.until("a long story")
-        session.type("\r")
-        await session.until("world.")
+        await session.plays(
+            ("You: ", "a long story\r"),
+            ("Not sent: Too long.", "You: ", "a long story", "\r"),
+            ("world.", ""),
+        )
     keys = {one.headers["idempotency-key"] for one in server.asked("POST", NEW)}
     assert (sent(server), len(keys)) == (["a long story"] * 2, 1)
 
@@ -284,20 +246,14 @@ async def test_a_message_that_was_not_accepted_is_in_the_input_again_and_is_one_
 async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
     server: FakeServer, hobnob: Cli
 ) -> None:
-    async def waits(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
-        await writer.drain()
-        await asyncio.sleep(1.0)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
-
     server.events = reply_events("One. ", "Two.")
-    server.scripts[EVENTS].append(waits)
+    server.scripts[EVENTS].append(in_two(server, lambda: asyncio.sleep(1.0)))
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("One.")
-        session.type("typed ahead")
-        await session.until("Two.\r\nYou: typed ahead")
+        await session.plays(
+            ("You: ", "hi\r"),
+            ("One.", "typed ahead"),
+            ("Two.\r\nYou: typed ahead", ""),
+        )
 
 
 @pytest.mark.parametrize(
@@ -306,21 +262,14 @@ async def test_what_is_typed_during_a_reply_is_in_the_input_after_it(
 async def test_a_command_typed_during_a_reply_is_seen_and_done_after_it(
     server: FakeServer, hobnob: Cli, command: str, answer: str
 ) -> None:
-    async def waits(request: Request, writer: Any) -> None:
-        writer.write(STREAM_HEAD + chunk(body_of(server.events[:4])))
-        await writer.drain()
-        await session.until("One.")
-        session.type(f"{command}\r")
+    async def typing() -> None:
+        await session.plays(("One.", f"{command}\r"))
         await asyncio.sleep(0.5)
-        writer.write(chunk(body_of(server.events[4:])) + b"0\r\n\r\n")
 
     server.events = reply_events("One. ", "Two.")
-    server.scripts[EVENTS].append(waits)
+    server.scripts[EVENTS].append(in_two(server, typing))
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until(f" Two.\r\nYou: {command}\r\n")
-        await session.until(answer)
+        await session.plays(("You: ", "hi\r"), (f" Two.\r\nYou: {command}\r\n", answer, ""))
     assert sent(server) == ["hi"]
 
 
@@ -328,32 +277,31 @@ async def test_what_is_typed_before_it_has_begun_is_sent_at_each_enter(
     server: FakeServer, hobnob: Cli
 ) -> None:
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        session.type("first\rsecond\rand the")
-        await session.until("You: first")
-        await session.until("You: second")
-        await session.until("You: and the")
-        session.type(" rest\r")
-        await session.until("You: ")
-        session.type("\x04")
-        assert await session.ends() == 0
+        await session.plays(
+            ("first\rsecond\rand the",),
+            ("You: first", "You: second", "You: and the", " rest\r"),
+            ("You: ", ""),
+        )
+        await session.leaves()
     assert sent(server) == ["first", "second", "and the rest"]
 
 
 async def test_a_message_can_have_several_lines(server: FakeServer, hobnob: Cli) -> None:
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("one\\\r")
-        await session.until("... ")
-        session.type("two\nthree\r")
-        await session.until("world.")
+        await session.plays(("You: ", "one\\\r"), ("... ", "two\nthree\r"), ("world.", ""))
     assert sent(server) == ["one\ntwo\nthree"]
+
+
+async def test_lines_above_the_one_that_ctrl_d_leaves_are_kept(hobnob: Cli) -> None:
+    async with Session(hobnob, "--plain") as session:
+        await session.plays(("You: ", "kept\\\r"), ("... ", ""))
+        await session.leaves()
+    assert drafts(hobnob) == {"new": "kept\n"}
 
 
 async def test_a_paste_of_lines_sends_nothing_by_itself(server: FakeServer, hobnob: Cli) -> None:
     async with Session(hobnob, "--plain") as session:
-        await session.until("\x1b[?2004h")
-        session.type("\x1b[200~pasted\rlines\x1b[201~")
-        await session.until("lines")
+        await session.plays(("\x1b[?2004h", "\x1b[200~pasted\rlines\x1b[201~"), ("lines", ""))
         assert sent(server) == []
         session.type("\r")
         await session.until("world.")
@@ -364,32 +312,44 @@ async def test_earlier_prompts_come_back_in_the_next_session(
     server: FakeServer, hobnob: Cli
 ) -> None:
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("remember me\r")
-        await session.until("world.")
-        await session.until("You: ")
-        session.type("\x04")
+        await session.plays(("You: ", "remember me\r"), ("world.", "You: ", "\x04"))
         await session.ends()
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("\x1b[A")
-        await session.until("remember me")
+        await session.plays(("You: ", "\x1b[A"), ("remember me", ""))
 
 
 async def test_ctrl_c_drops_a_line_and_twice_on_an_empty_one_leaves(hobnob: Cli) -> None:
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("never mind")
-        await session.until("never mind")
-        session.type("\x03")
-        await session.until("dropped")
-        await session.until("You: ")
-        session.type("\x03")
-        await session.until("again")
-        await session.until("You: ")
-        session.type("\x03")
+        await session.plays(
+            ("You: ", "never mind"),
+            ("never mind", "\x03"),
+            ("dropped", "You: ", "\x03"),
+            ("again", "You: ", "\x03"),
+        )
         assert await session.ends() == 0
         assert session.restored
+
+
+@pytest.mark.parametrize("env", [{}, DUMB])
+async def test_ctrl_d_leaves_an_empty_line_and_takes_nothing_from_another(
+    server: FakeServer, hobnob: Cli, env: dict[str, str]
+) -> None:
+    async with Session(hobnob, "--plain", env=env) as session:
+        await session.plays(("You: ", "words"), ("words", "\x04\x04 and more\r"))
+        await session.plays(("world.", "You: ", ""))
+        await session.leaves()
+    assert sent(server) == ["words and more"]
+
+
+async def test_ctrl_c_twice_during_a_reply_does_not_wait_for_its_end(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    server.scripts[EVENTS].append(begins)
+    async with Session(hobnob, "--plain") as session:
+        await session.plays(("You: ", "hi\r"), ("It begins.", "\x03"))
+        await asked(server, "POST", f"/runs/{RUN}/cancel")
+        await session.plays(("\x03",), ("it is being stopped", "You: ", ""))
+        await session.leaves()
 
 
 async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> None:
@@ -400,21 +360,16 @@ async def test_hostile_content_is_only_text(server: FakeServer, hobnob: Cli) -> 
         {"id": "r", "role": "assistant", "text": HOSTILE[:-1], "model": "M\x1b]0;x\x07"},
     ]
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("hi\r")
-        await session.until("app.quit]here[/]")
-        await session.until("You: ")
+        await session.plays(("You: ", "hi\r"), ("app.quit]here[/]", "You: ", ""))
         server.scripts[f"/conversations/{CONVERSATION}/messages"].append(
             says(refusal(400, "invalid_request", f"error {HOSTILE[:-1]}"))
         )
-        session.type("again\r")
-        await session.until("Not sent: error")
-        session.type("\x15/list\r")
-        await session.until("Number to open")
-        session.type("1\r")
-        await session.until("M␛]0;x␇: ")
-        await session.until("You: ")
-        session.type("\x15\x04")
+        await session.plays(
+            ("again\r",),
+            ("Not sent: error", "\x15/list\r"),
+            ("Number to open", "1\r"),
+            ("M␛]0;x␇: ", "You: ", "\x15\x04"),
+        )
         assert await session.ends() == 0
         controls = set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", session.text))
         assert controls <= {"\x08", "\r", "\x07"}, session.text  # the line editor's own
@@ -430,46 +385,31 @@ async def test_commands_ask_for_what_they_need(server: FakeServer, hobnob: Cli) 
         {"id": "r", "role": "assistant", "parent": "m", "text": "A bowline.", "model": "M"},
     ]
     async with Session(hobnob, "--plain", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("/he\t\r")
-        await session.until("/quit: leave")
-        await session.until("You: ")
-        session.type("/list\r")
-        await session.until("1. Knots")
-        session.type("7\r")
-        await session.until("there is no number 7")
-        session.type("/list\r")
-        await session.until("Enter: ")
-        session.type("1\r")
-        await session.until("Knots, 2 messages")
-        await session.until("You: Which knot?\r\nA good one.\r\nM: A bowline.\r\nYou: ")
-        session.type("/find\r")
-        await session.until("Find: ")
-        session.type("GOOD\r")
-        await session.until("You: A good one.\r\nhobnob: 1 lines found")
-        session.type("/search\r")
-        await session.until("Search for: ")
-        session.type("hit\r")
-        await session.until("1. Untitled: a hit")
-        session.type("\r")
-        await session.until("You: ")
-        session.type("/pin\r")
-        await session.until("it is pinned")
-        session.type("/list\r")
-        await session.until("1. Knots (pinned)")
-        session.type("\r")
-        await session.until("You: ")
-        session.type("/pin\r")
-        await session.until("it is no longer pinned")
-        session.type("/thoughts\r")
-        await session.until("there are none")
-        session.type("/theme\r")
-        await session.until("/theme is for the full screen only")
-        session.type("/etc/passwd\r")
+        await session.plays(
+            ("You: ", "/he\t\r"),
+            ("/quit: leave", "You: ", "/list\r"),
+            ("1. Knots", "7\r"),
+            ("there is no number 7", "/list\r"),
+            ("Enter: ", "1\r"),
+            (
+                "Knots, 2 messages",
+                "You: Which knot?\r\nA good one.\r\nM: A bowline.\r\nYou: ",
+                "/find\r",
+            ),
+            ("Find: ", "GOOD\r"),
+            ("You: A good one.\r\nhobnob: 1 lines found", "/search\r"),
+            ("Search for: ", "hit\r"),
+            ("1. Untitled: a hit", "\r"),
+            ("You: ", "/pin\r"),
+            ("it is pinned", "/list\r"),
+            ("1. Knots (pinned)", "\r"),
+            ("You: ", "/pin\r"),
+            ("it is no longer pinned", "/thoughts\r"),
+            ("there are none", "/theme\r"),
+            ("/theme is for the full screen only", "/etc/passwd\r"),
+        )
         await session.until("fake-model: Hello world.")  # no command: only text
-        session.type("/edit\r")
-        await session.until("You: /etc/passwd")
-        session.type("\x15/quit\r")
+        await session.plays(("/edit\r",), ("You: /etc/passwd", "\x15/quit\r"))
         assert await session.ends() == 0
     assert sent(server) == ["/etc/passwd"]
 
@@ -485,10 +425,7 @@ async def test_a_reply_that_was_cut_is_gone_on_with_by_a_command(
     ]
     server.events = reply_events("A bow", "line.")
     async with Session(hobnob, "--plain", "-c", env=DUMB) as session:
-        await session.until("M: A bow\r\nYou: ")
-        session.type("/continue\r")
-        await session.until("line.\r\nYou: ")
-        session.type("/quit\r")
+        await session.plays(("M: A bow\r\nYou: ", "/continue\r"), ("line.\r\nYou: ", "/quit\r"))
         assert await session.ends() == 0
     asked = server.asked("POST", f"/conversations/{CONVERSATION}/replies")
     assert [one.json for one in asked] == [{"continue": "r"}]
@@ -499,25 +436,17 @@ async def test_system_prompt_and_parameters_are_typed_as_lines(
 ) -> None:
     server.conversations = [{"id": CONVERSATION, "title": "Knots", "system": "Rhyme."}]
     async with Session(hobnob, "--plain", "-c", env=DUMB) as session:
-        await session.until("Knots, 1 messages, system prompt; /show")
-        await session.until("You: ")
-        session.type("/settings\r")
-        await session.until("Parameters: ")
-        session.type("temperature\r")
-        await session.until("Write name=value")
-        session.type("/settings\r")
-        await session.until("Parameters: ")
-        session.type("temperature=0.2 seed=7\r")
-        await session.until("from the next message on: system prompt · temperature 0.2 · seed 7")
-        session.type("/system\r")
-        await session.until("System prompt: Rhyme.")
-        session.type(" Be brief.\r")
-        await session.until("from the next message on: system prompt")
-        session.type("/system\r")
-        await session.until("System prompt: Rhyme. Be brief.")
-        session.type("\x15\r")
-        await session.until("from the next message on: temperature 0.2 · seed 7")
-        session.type("/quit\r")
+        await session.plays(
+            ("Knots, 1 messages, system prompt; /show", "You: ", "/settings\r"),
+            ("Parameters: ", "temperature\r"),
+            ("Write name=value", "/settings\r"),
+            ("Parameters: ", "temperature=0.2 seed=7\r"),
+            ("from the next message on: system prompt · temperature 0.2 · seed 7", "/system\r"),
+            ("System prompt: Rhyme.", " Be brief.\r"),
+            ("from the next message on: system prompt", "/system\r"),
+            ("System prompt: Rhyme. Be brief.", "\x15\r"),
+            ("from the next message on: temperature 0.2 · seed 7", "/quit\r"),
+        )
         assert await session.ends() == 0
     asked = server.asked("PATCH", f"/conversations/{CONVERSATION}")
     assert [one.json for one in asked] == [
@@ -537,12 +466,15 @@ def test_every_command_runs_or_is_known_not_to() -> None:
 async def test_an_unreachable_server_is_said_and_a_message_is_kept(tmp_path: Path) -> None:
     hobnob = Cli(tmp_path / "home", "http://127.0.0.1:9")
     async with Session(hobnob, "--plain") as session:
-        await session.until("cannot be reached")
-        await session.until("You: ")
-        session.type("keep this\r")
-        await session.until("Not sent: The server at http://127.0.0.1:9 cannot be reached")
-        await session.until("You: ")
-        await session.until("keep this")
+        await session.plays(
+            ("cannot be reached", "You: ", "keep this\r"),
+            (
+                "Not sent: The server at http://127.0.0.1:9 cannot be reached",
+                "You: ",
+                "keep this",
+                "",
+            ),
+        )
         session.process.send_signal(signal.SIGTERM)
         assert await session.ends() == 143
     assert drafts(hobnob) == {"new": "keep this"}
@@ -553,116 +485,7 @@ async def test_ctrl_c_twice_does_not_wait_for_a_server_that_says_nothing(
 ) -> None:
     server.scripts[NEW].append(hangs)
     async with Session(hobnob, "--plain") as session:
-        await session.until("You: ")
-        session.type("hi\r")
+        await session.plays(("You: ", "hi\r"))
         while not sent(server):
             await asyncio.sleep(0.01)
-        session.type("\x03\x03")
-        await session.until("Not sent.")
-        await session.until("You: ")
-        await session.until("hi")
-
-
-# ---- temporary conversations ------------------------------------------------------------------
-
-
-HOLD = f"/conversations/{CONVERSATION}/hold"
-
-
-async def held(request: Request, writer: Any) -> None:
-    writer.write(STREAM_HEAD + chunk(b": ping\n"))
-    await asyncio.Event().wait()
-
-
-async def asked(server: FakeServer, method: str, path: str, times: int = 1) -> None:
-    async with asyncio.timeout(30):
-        while len(server.asked(method, path)) < times:
-            await asyncio.sleep(0.01)
-
-
-def temporary(server: FakeServer) -> None:
-    """What the server has of a conversation is temporary."""
-    server.conversations = [{"id": CONVERSATION, "title": "A title", "temporary": True}]
-
-
-@pytest.mark.parametrize("begun", ["--temporary", "/temporary"])
-async def test_a_temporary_conversation_is_held_leaves_nothing_and_is_deleted_at_the_end(
-    server: FakeServer, hobnob: Cli, begun: str
-) -> None:
-    temporary(server)
-    server.scripts[HOLD] = [held]
-    arguments = [begun] if begun.startswith("--") else []
-    async with Session(hobnob, "chat", "--plain", *arguments, env=DUMB) as session:
-        await session.until("You: ")
-        if not arguments:
-            session.type("/temporary\r")
-            await session.until("a temporary conversation")
-            await session.until("You: ")
-        session.type("a secret\r")
-        await session.until("Hello world.")
-        await session.until("You: ")
-        await asked(server, "GET", HOLD)
-        assert server.asked("POST", NEW)[0].json["temporary"] is True
-        session.type("another secret\r")
-        await session.until("You: ")
-        session.type("/pin\r")
-        await session.until("a temporary conversation is in no list")
-        session.type("\x04")
-        assert await session.ends() == 0
-        assert session.restored
-    assert server.deleted == [CONVERSATION]
-    assert "To go on with this" not in session.text
-    state = Path(hobnob.env["HOBNOB_HOME"])
-    kept = b"".join(file.read_bytes() for file in state.rglob("*") if file.is_file())
-    assert b"secret" not in kept
-
-
-async def test_a_new_conversation_deletes_the_temporary_one_at_once(
-    server: FakeServer, hobnob: Cli
-) -> None:
-    temporary(server)
-    server.scripts[HOLD] = [held]
-    async with Session(hobnob, "--plain", "--temporary", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("a secret\r")
-        await session.until("Hello world.")
-        await session.until("You: ")
-        await asked(server, "GET", HOLD)
-        session.type("/new\r")
-        await session.until("a new conversation")
-        await asked(server, "DELETE", f"/conversations/{CONVERSATION}")
-
-
-async def test_a_temporary_conversation_is_held_again_while_nothing_is_typed(
-    server: FakeServer, hobnob: Cli
-) -> None:
-    temporary(server)
-    server.scripts[HOLD] = [streams(b": ping\n", complete=False), held]
-    async with Session(hobnob, "--plain", "--temporary", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("a secret\r")
-        await session.until("Hello world.")
-        await session.until("You: ")
-        await asked(server, "GET", HOLD, times=2)
-        session.type("\x04")
-        assert await session.ends() == 0
-
-
-async def test_a_temporary_conversation_that_is_gone_is_said_to_be_when_it_is_written_to(
-    server: FakeServer, hobnob: Cli
-) -> None:
-    temporary(server)
-    gone = says(refusal(404, "not_found", "No such conversation."))
-    server.scripts[HOLD] = [gone]
-    server.scripts[f"/conversations/{CONVERSATION}/messages"] = [gone]
-    async with Session(hobnob, "--plain", "--temporary", env=DUMB) as session:
-        await session.until("You: ")
-        session.type("a secret\r")
-        await session.until("Hello world.")
-        await asked(server, "GET", HOLD)
-        await session.until("You: ")
-        session.type("more\r")
-        await session.until("Not sent: This temporary conversation is gone")
-        session.type("\x15/quit\r")
-        assert await session.ends() == 0
-    assert server.deleted == []
+        await session.plays(("\x03\x03",), ("Not sent.", "You: ", "hi", ""))

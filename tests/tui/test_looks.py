@@ -104,6 +104,13 @@ async def test_a_local_tool_gets_the_text(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "copied").read_text() == "text [/]"
 
 
+async def test_how_much_was_copied_and_by_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipboard, "tool", lambda environ: None)
+    written: list[str] = []
+    said = await clipboard.copy_and_say("text", written.append)
+    assert said == "Copied 4 characters (the terminal)." and len(written) == 1
+
+
 async def test_a_tool_that_fails_is_not_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import shlex
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,6 @@ EVENTS = f"/runs/{RUN}/events"
 NEW = "/conversations/new/messages"
 READY = "Enter send"
 LEAVE_SECONDS = 2.0
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
-
-
-@pytest.fixture
-def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "home", server.url)
 
 
 async def begins(request: Request, writer: Any) -> None:
@@ -91,6 +78,16 @@ async def test_leaving_is_quick_whatever_is_waited_for(
         # Generous: what hangs here hangs for as long as the server does.
         assert asyncio.get_running_loop().time() - started < LEAVE_SECONDS * 5
     assert not server.cancelled
+
+
+def styles(session: Session) -> set[int]:
+    """The numbers of all styles that were written."""
+    found = re.findall(rb"\x1b\[([\d;]*)m", session.output)
+    return {int(n) for style in found for n in style.split(b";") if n}
+
+
+def colours(session: Session) -> set[int]:
+    return styles(session) & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
 
 
 @pytest.mark.parametrize(
@@ -234,10 +231,63 @@ async def test_without_colour_there_is_none_and_the_cursor_is_seen(
         await session.sees("abc")
         session.type("\x11")
         assert await session.ends() == 0
-    styles = re.findall(rb"\x1b\[([\d;]*)m", session.output)
-    numbers = {int(n) for style in styles for n in style.split(b";") if n}
-    assert not numbers & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
-    assert 7 in numbers  # reversed: the cursor
+    assert not colours(session)
+    assert 7 in styles(session)  # reversed: the cursor
+
+
+async def test_without_colour_no_dialog_or_screen_has_any(hobnob: Cli) -> None:
+    async with Session(hobnob, "chat", env={"NO_COLOR": "1"}) as session:
+        await session.until(READY)
+        for keys, shown, closing in [
+            ("\x1bOP", "Ctrl+End", "\x1b"),  # F1
+            ("\x10", "Search for commands", "\x1b"),
+            ("Why?\x0c", "Playground", "\x1b[1;3A"),  # and up to its columns
+            ("e", "Column A", "\x1b"),
+        ]:
+            session.type(keys)
+            await session.sees(shown)
+            session.type(closing)
+            await asyncio.sleep(0.3)
+        session.type("\x11")
+        assert await session.ends() == 0
+    assert not colours(session)
+
+
+async def test_without_colour_a_question_has_none(server: FakeServer, hobnob: Cli) -> None:
+    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
+    server.scripts[EVENTS].append(streams(body_of(queued)))
+    async with Session(hobnob, "ask", "hi", env={"NO_COLOR": "1"}) as session:
+        await session.until("world.")
+        assert await session.ends() == 0
+    assert styles(session) == set()
+
+
+async def test_ask_redraws_no_line_where_that_cannot_be_followed(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    queued = [Event(None, wire.Queued(3, 14.0)), *server.events]
+    for env, redrawn in (({}, True), ({"ACCESSIBLE": "1"}, False), ({"TERM": "dumb"}, False)):
+        server.scripts[EVENTS].append(streams(body_of(queued)))
+        async with Session(hobnob, "ask", "hi", env=env) as session:
+            assert await session.ends() == 0
+            assert ("\x1b[K" in session.text) is redrawn
+            assert "Hello world." in session.text
+
+
+@pytest.mark.parametrize("arguments", [["chat"], ["--inline"], ["--plain"]])
+async def test_a_home_that_cannot_be_written_costs_the_drafts_and_that_is_said(
+    server: FakeServer, hobnob: Cli, arguments: list[str]
+) -> None:
+    Path(hobnob.env["HOBNOB_HOME"]).write_text("in the way")
+    async with Session(hobnob, *arguments) as session:
+        await session.until("\x1b[?2004h")
+        session.type("hi\r")
+        await session.sees("Drafts are not kept")
+        await session.sees("world.")
+        session.type("\x11" if arguments != ["--plain"] else "\x04")
+        assert await session.ends() == 0
+        assert session.restored
+        assert "Traceback" not in session.text
 
 
 @pytest.mark.parametrize("arguments", ["chat", "--inline"])

@@ -13,6 +13,7 @@ from fake_client import FakeClient
 from support_app import running, screen_text, send, until
 from support_documents import HOSTILE
 from textual.pilot import Pilot
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, TextArea
 
 from hobnob.server import wire
@@ -362,6 +363,27 @@ async def test_where_there_is_no_room_the_columns_are_reached_by_keys(
         assert len(found) == 4
         await pilot.resize_terminal(160, 30)
         await until(pilot, lambda: len(set(re.findall(r"text \d", screen_text(pilot)))) == 4)
+
+
+@pytest.mark.parametrize("cover", [ModalScreen, Screen])
+async def test_resized_behind_a_dialog_it_shows_as_many_columns_as_there_is_room_for(
+    cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
+) -> None:
+    async with opened(client, tmp_path, size=(160, 30)) as pilot:
+        await pilot.press("alt+up", "a", "a", "alt+down")
+        await answered(pilot, client, "text 1", "text 2", "text 3", "text 4")
+
+        def shown() -> int:
+            return len(set(re.findall(r"text \d", screen_text(pilot))))
+
+        await until(pilot, lambda: shown() == 4)
+        for sizes, columns in [([(50, 30)], 1), ([(160, 30), (30, 12), (110, 40)], 3)]:
+            pilot.app.push_screen(cover())
+            await pilot.pause()
+            for size in sizes:
+                await pilot.resize_terminal(*size)
+            pilot.app.pop_screen()
+            await until(pilot, lambda n=columns: shown() == n)
 
 
 async def test_what_differs_is_marked_and_taken_away_again(

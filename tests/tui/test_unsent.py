@@ -280,3 +280,19 @@ def test_drafts_from_before_are_read_and_an_edit_is_a_file_of_its_own(tmp_path: 
     assert drafts.load("c1") == Draft("old", "k")
     drafts.save_edit("c1", Draft(""))
     assert [path.name for path in tmp_path.iterdir()] == ["c1.json"]
+
+
+async def test_a_folder_that_takes_no_drafts_is_said_once_and_the_app_goes_on(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    (tmp_path / "drafts").write_text("in the way")
+    async with running(client, tmp_path) as pilot:
+        await pilot.press(*"hello")
+        await until(pilot, lambda: "Drafts are not kept" in screen_text(pilot))
+        pilot.app.clear_notifications()
+        await until(pilot, lambda: "Drafts are not kept" not in screen_text(pilot))
+        await pilot.press(*" again")
+        await pilot.pause(0.1)
+        assert "Drafts are not kept" not in screen_text(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: [one["text"] for one in client.sent] == ["hello again"])

@@ -10,7 +10,7 @@ import pytest
 from fake_client import FakeClient
 from support_app import running, screen_text, until
 from textual.pilot import Pilot
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 
 from hobnob.tui.message import MessageView
 from hobnob.tui.transcript import Entry, draft_entry
@@ -123,3 +123,122 @@ async def test_a_message_gone_to_while_the_app_holds_its_frames_is_in_view_after
             await view.show(entries("new", 200), 50)
             await asyncio.sleep(0.2)
         await until(pilot, lambda: "new 50 " in screen_text(pilot))
+
+
+def at_the_top(pilot: Pilot[Any]) -> str:
+    """The first row of the transcript that belongs to a message."""
+    view = pilot.app.chat.view
+    rows = [one for one in view.views if one.region.bottom > view.region.y]
+    return rows[0].entry.text if rows else ""
+
+
+async def uncovered(pilot: Pilot[Any]) -> None:
+    pilot.app.pop_screen()
+    await pilot.pause(0.2)
+
+
+COVERS = pytest.mark.parametrize("cover", [ModalScreen, Screen])
+"""A dialog, which lets the chat shine through, and a screen of its own."""
+
+
+@COVERS
+async def test_the_last_of_several_messages_gone_to_behind_a_dialog_is_in_view(
+    cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show(entries("new", 200), 50)
+        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+        pilot.app.push_screen(cover())
+        await pilot.pause()
+        await view.go_to(150)
+        await view.go_to(44)
+        await view.go_to(59)
+        await view.go_to(47)
+        await uncovered(pilot)
+        assert at_the_top(pilot) in ("new 46", "new 47")
+
+
+@COVERS
+async def test_a_message_gone_to_behind_a_dialog_is_in_view_also_where_the_terminal_is_resized(
+    cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show(entries("new", 200), 50)
+        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+        pilot.app.push_screen(cover())
+        await pilot.pause()
+        await pilot.resize_terminal(60, 20)
+        await view.go_to(44)
+        await pilot.resize_terminal(90, 24)
+        await pilot.pause(0.2)
+        await uncovered(pilot)
+        assert at_the_top(pilot) in ("new 43", "new 44")
+
+
+@COVERS
+async def test_what_is_read_stays_in_view_where_the_terminal_is_resized_behind_a_dialog(
+    cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show([draft_entry(f"{n} " + "word " * 200) for n in range(30)], 10)
+        await until(pilot, lambda: at_the_top(pilot).startswith(("9 ", "10 ")))
+        view.scroll_to(y=view.scroll_y + 30, animate=False)
+        await pilot.pause()
+        read = at_the_top(pilot)
+        pilot.app.push_screen(cover())
+        await pilot.pause()
+        for size in [(40, 20), (200, 50), (30, 12), (100, 30)]:
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
+        await uncovered(pilot)
+        assert at_the_top(pilot) == read
+
+
+@COVERS
+async def test_who_went_to_the_end_behind_a_dialog_is_there(
+    cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show(entries("new", 60), 50)
+        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+        pilot.app.push_screen(cover())
+        await pilot.pause()
+        await view.go_to(45)
+        await view.to_end()
+        await pilot.resize_terminal(60, 20)
+        await uncovered(pilot)
+        assert "new 59 " in screen_text(pilot)
+        assert view.following
+
+
+async def test_a_screen_that_has_room_for_all_for_a_moment_changes_nothing_of_what_is_read(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.go_to(4)
+        await until(pilot, lambda: at_the_top(pilot) in ("text 3", "text 4"))
+        assert "↓ Ctrl+End" in screen_text(pilot)
+        await pilot.resize_terminal(120, 200)
+        await until(pilot, lambda: view.max_scroll_y == 0)
+        await until(pilot, lambda: "↓" not in screen_text(pilot))
+        await pilot.resize_terminal(120, 30)
+        await until(pilot, lambda: at_the_top(pilot) in ("text 3", "text 4"))
+        await view.go_to(19)
+        await until(pilot, lambda: view.following)
+
+
+async def test_a_screen_that_became_higher_has_later_messages_to_scroll_to(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show(entries("new", 200), 100)
+        await until(pilot, lambda: "new 100 " in screen_text(pilot))
+        await pilot.resize_terminal(120, 150)
+        await until(pilot, lambda: view.max_scroll_y > view.scroll_y)
+        assert at_the_top(pilot) in ("new 99", "new 100")
