@@ -34,6 +34,7 @@ from hobnob.cli_arguments import (
 )
 from hobnob.cli_completion import completion
 from hobnob.cli_history import history
+from hobnob.cli_paths import paths
 from hobnob.exits import Exit, ExitError
 
 HELP = """Chat with a local model.
@@ -391,6 +392,7 @@ def doctor(
 
 
 app.command()(completion)
+app.command()(paths)
 
 
 # ---- running ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     from hobnob.launch import Target
 
-VERBS = frozenset("ask chat serve stop status history models key doctor completion".split())
+VERBS = frozenset("ask chat serve stop status history models key paths doctor completion".split())
 SUBVERBS = frozenset("backup export list pin rename restore rm search show unpin".split())
 _SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
 _ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -71,23 +71,29 @@ def history_export(
     as_json: Annotated[
         bool, typer.Option("--json", help="Everything, all branches (docs/scripting.md).")
     ] = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="One page for a browser, which fetches nothing.")
+    ] = False,
     branches: Annotated[
-        bool, typer.Option("--branches", help="All branches in the Markdown too.")
+        bool, typer.Option("--branches", help="All branches in the Markdown or the page too.")
     ] = False,
     file: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Instead of stdout.")
     ] = None,
     url: Url = None,
 ) -> int:
-    """Write conversations as Markdown or JSON."""
+    """Write conversations as Markdown, JSON or HTML."""
     if bool(ids) == every:
         raise usage("Say which conversations: their ids, or --all.")
-    if as_markdown and as_json:
-        raise usage("--markdown and --json are two forms: choose one.")
+    if as_markdown + as_json + as_html > 1:
+        raise usage("--markdown, --json and --html are three forms: choose one.")
     from hobnob.tui import verbs
 
     chosen = None if every else ids
-    return verbs.export(target_of(url), chosen, as_json=as_json, branches=branches, file=file)
+    form: Literal["markdown", "json", "html"] = "json" if as_json else "markdown"
+    return verbs.export(
+        target_of(url), chosen, form="html" if as_html else form, branches=branches, file=file
+    )
 
 
 @history.command("rename")

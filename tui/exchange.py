@@ -1,15 +1,15 @@
 """Conversations as files for others: Markdown to read, JSON with everything. Pure.
 
-The JSON is a contract (docs/scripting.md).
+web_page.py has the form for browsers. The JSON is a contract (docs/scripting.md).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC
-from typing import Any
+from typing import Any, Protocol
 
 from hobnob.tui.blocks import Splitter
 from hobnob.tui.clean import one_line
@@ -21,6 +21,16 @@ VERSION = 1
 
 SHORT_ID = 8
 _NOT_OURS_TO_KEEP = ("conversation", "run", "change")
+
+
+class Writer(Protocol):
+    """One form of a file: how it begins, one conversation after another, how it ends."""
+
+    def begin(self) -> str: ...
+
+    def conversation(self, tree: Tree) -> str: ...
+
+    def end(self) -> str: ...
 
 
 class Json:
@@ -56,37 +66,42 @@ class Markdown:
         parts = [_front_matter(tree)]
         if tree.conversation.system:
             parts.append(f"## System\n\n{_body(tree.conversation.system)}")
-        shown = _branch(tree, tree.conversation.head)
-        parts += [self._message(one) for one in shown]
-        if self._branches:
-            parts += self._others(tree, shown)
+        for place, messages in branches(tree, every=self._branches):
+            parts += [] if place is None else [f"# Another branch, {place}"]
+            parts += [self._message(one) for one in messages]
         before, self._between = self._between, "\n"
         return before + "\n\n".join(parts) + "\n"
 
     def end(self) -> str:
         return ""
 
-    def _others(self, tree: Tree, shown: Sequence[Message]) -> list[str]:
-        parts = []
-        written = {one.id for one in shown}
-        parents = {one.parent for one in tree.messages}
-        leaves = [one for one in tree.messages if one.id not in parents]
-        for leaf in (*leaves, *tree.messages):  # a ring has no leaf
-            if leaf.id in written:
-                continue
-            new = [one for one in _branch(tree, leaf.id) if one.id not in written]
-            parts.append(f"# Another branch, {_place(new[0].parent)}")
-            parts += [self._message(one) for one in new]
-            written |= {one.id for one in new}
-        return parts
-
     def _message(self, one: Message) -> str:
-        heading = f"## {one_line(one.role).capitalize()}"
-        if self._branches:
-            heading += f" · {one.id[:SHORT_ID]}"
-        if one.status != "completed":
-            heading += f" ({one_line(one.status)})"
-        return f"{heading}\n\n{_body(one.text)}".rstrip("\n")
+        return f"## {heading(one, named=self._branches)}\n\n{_body(one.text)}".rstrip("\n")
+
+
+def heading(one: Message, *, named: bool) -> str:
+    """Who wrote the message and, unless it is complete, how it ended; with `named` its id."""
+    id = f" · {one.id[:SHORT_ID]}" if named else ""
+    ended = "" if one.status == "completed" else f" ({one_line(one.status)})"
+    return f"{one_line(one.role).capitalize()}{id}{ended}"
+
+
+def branches(tree: Tree, *, every: bool) -> Iterator[tuple[str | None, list[Message]]]:
+    """The branch that is shown, and with `every` what the others have of their own: where each
+    leaves those before it (None: the one that is shown) and its messages."""
+    shown = _branch(tree, tree.conversation.head)
+    yield None, shown
+    if not every:
+        return
+    written = {one.id for one in shown}
+    parents = {one.parent for one in tree.messages}
+    leaves = [one for one in tree.messages if one.id not in parents]
+    for leaf in (*leaves, *tree.messages):  # a ring has no leaf
+        if leaf.id in written:
+            continue
+        new = [one for one in _branch(tree, leaf.id) if one.id not in written]
+        yield _place(new[0].parent), new
+        written |= {one.id for one in new}
 
 
 def _kept(fields: dict[str, Any]) -> dict[str, Any]:

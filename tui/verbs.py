@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
@@ -193,9 +193,21 @@ def rename(target: Target, id: str, title: str) -> Exit:
 
 
 def export(
-    target: Target, ids: Sequence[str] | None, *, as_json: bool, branches: bool, file: Path | None
+    target: Target,
+    ids: Sequence[str] | None,
+    *,
+    form: Literal["markdown", "json", "html"],
+    branches: bool,
+    file: Path | None,
 ) -> Exit:
     """The conversations, or with None all of them, on stdout or in a file."""
+    writer: exchange.Writer
+    if form == "html":
+        from hobnob.tui.web_page import WebPage  # markdown-it and Pygments, for this alone
+
+        writer = WebPage(every=branches)
+    else:
+        writer = exchange.Json() if form == "json" else exchange.Markdown(branches=branches)
 
     async def work(client: Client) -> None:
         if ids is None:
@@ -203,7 +215,6 @@ def export(
         else:  # all are looked up before any is written
             chosen = [(await client.conversation(id)).id for id in ids]
         with _output(file) as output:
-            writer = exchange.Json() if as_json else exchange.Markdown(branches=branches)
             output.write_now(writer.begin())
             for id in dict.fromkeys(chosen):
                 with _passing_over_deleted(ids is None):

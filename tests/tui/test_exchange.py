@@ -5,21 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from support_exchange import tree
 
 from hobnob.tui.blocks import HEADING, split
 from hobnob.tui.exchange import Json, Markdown
 from hobnob.tui.records import Conversation, Message, Tree
-
-
-def tree(*texts: str, title: str = "", **fields: str) -> Tree:
-    messages = []
-    for number, text in enumerate(texts):
-        role = "user" if number % 2 == 0 else "assistant"
-        parent = f"m{number - 1}" if number else None
-        messages.append(
-            Message(f"m{number}", "c", parent, role, text, **({"status": "completed"} | fields))
-        )
-    return Tree(Conversation("c", title, head=messages[-1].id if messages else None), messages)
 
 
 def headings(markdown: str) -> list[str]:
