@@ -48,6 +48,7 @@ _BY_CODE: dict[str, Exit] = {
     "empty_prompt": Exit.USAGE,
     "conflict": Exit.USAGE,
     "body_too_large": Exit.USAGE,
+    "headers_too_large": Exit.USAGE,
     "unsupported_media_type": Exit.USAGE,
     "unauthorized": Exit.KEY,
     "forbidden": Exit.KEY,

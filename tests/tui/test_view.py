@@ -240,5 +240,6 @@ async def test_a_screen_that_became_higher_has_later_messages_to_scroll_to(
         await view.show(entries("new", 200), 100)
         await until(pilot, lambda: "new 100 " in screen_text(pilot))
         await pilot.resize_terminal(120, 150)
+        await until(pilot, lambda: at_the_top(pilot) in ("new 99", "new 100"))
         await until(pilot, lambda: view.max_scroll_y > view.scroll_y)
         assert at_the_top(pilot) in ("new 99", "new 100")
