@@ -158,6 +158,11 @@ def history_backup(file: File, url: Url = None) -> int:
     if file.exists() and not file.is_file():
         sentence = f"A backup goes into a file: {file} is something else."
         raise ExitError(sentence, Exit.OUTPUT, "output_failed")
+    for ending in ("-wal", "-journal"):
+        beside = file.with_name(f"{file.name}{ending}")
+        if beside.exists() and beside.stat().st_size:  # SQLite would apply it to the copy
+            sentence = f"{beside} belongs to another database: move it away, or use another name."
+            raise ExitError(sentence, Exit.OUTPUT, "output_failed")
     target = target_of(url)
     if serves(target):
         from hobnob.tui import verbs
@@ -180,8 +185,8 @@ def history_restore(file: File) -> int:
     paths = Paths.home()
     kept = offline.restore(paths, file)
     print("The history was restored.", file=sys.stderr)
-    for line in offline.odd_rows(paths):
-        print(f"It is usable, but not all of it is sound: {line}", file=sys.stderr)
     if kept is not None:
         print(f"The one before is kept as {kept}.", file=sys.stderr)
+    for line in offline.odd_rows(paths):
+        print(f"It is usable, but not all of it is sound: {line}", file=sys.stderr)
     return Exit.OK

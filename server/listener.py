@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import socket
+import sys
 from collections.abc import Callable, Generator
 from ipaddress import ip_address
 
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from hobnob.server.errors import HeadersTooLarge
 from hobnob.server.security import MAX_HEADER_BYTES
 
 STALL_SECONDS = 60.0
@@ -67,56 +69,77 @@ def url_of(listener: socket.socket) -> tuple[str, int, str]:
     return host, port, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Deadline:
+    """When a connection is cut off, unless something happens before."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
+    def set(self, seconds: float) -> None:
+        self.clear()
+        self._timer = self._loop.call_later(seconds, self._transport.abort)
+
+    def clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class PatientProtocol(H11Protocol):
     """uvicorn's, with an end to patience."""
 
-    _timer: asyncio.TimerHandle | None = None
+    _headers: _Deadline
+    _unread: _Deadline
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._arm(HEADERS_SECONDS)
+        self._headers = _Deadline(self.loop, transport)
+        self._unread = _Deadline(self.loop, transport)
+        self._headers.set(HEADERS_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
+        self._headers.clear()
+        self._unread.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:  # the next head has begun
-            if self._timer is None:
-                self._arm(HEADERS_SECONDS)
-        elif not self.flow.write_paused:
-            self._disarm()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._headers.clear()
+        elif not self._headers.is_set:  # the next head has begun
+            self._headers.set(HEADERS_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._arm(STALL_SECONDS)
+        self._unread.set(STALL_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._disarm()
+        self._unread.clear()
 
     def send_400_response(self, msg: str) -> None:
         """As JSON, in the shape that both the native and the OpenAI API can read."""
+        code, line = "invalid_request", "400 Bad Request"
+        # uvicorn leaves out what h11 says of the kind of fault, but calls this in its handler.
+        if getattr(sys.exc_info()[1], "error_status_hint", 400) == HeadersTooLarge.status:
+            code, line = HeadersTooLarge.code, "431 Request Header Fields Too Large"
+            msg = f"The request's headers are over the limit of {MAX_HEADER_BYTES} bytes."
         kind = "invalid_request_error"
-        error = {"message": msg, "type": kind, "param": None, "code": "invalid_request"}
+        error = {"message": msg, "type": kind, "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         head = (
-            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+            f"HTTP/1.1 {line}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(head.encode() + body)
         self.transport.close()
-
-    def _arm(self, seconds: float) -> None:
-        self._disarm()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class EdgeServer(Server):

@@ -157,7 +157,10 @@ class Guard:
 
 
 def _check_size(scope: Scope) -> None:
-    target = len(scope["path"]) + len(scope.get("query_string", b""))
+    # As it was sent; a scope may leave that out.
+    target = len(scope.get("raw_path") or scope["path"].encode()) + len(
+        scope.get("query_string", b"")
+    )
     if target + sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
         raise errors.HeadersTooLarge(
             f"The request's headers are over the limit of {MAX_HEADER_BYTES} bytes."

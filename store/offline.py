@@ -5,6 +5,7 @@ Blocking, and for whoever holds the server's lock. Raises the errors of values.p
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,9 @@ from hobnob.store.upkeep import COMPANIONS
 from hobnob.store.values import Damaged, Locked, StoreError, WriteFailed
 
 LOCK_WAIT_SECONDS = 5.0
+
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""How file systems say that they have no hard links, or no more of this file."""
 
 
 def back_up(path: Path, target: Path) -> None:
@@ -58,6 +62,7 @@ def restore(source: Path, path: Path) -> Path | None:
     path = Path(os.path.realpath(path))  # where it is a link, the file that it leads to
     schema.require_file(path)
     fresh = upkeep.restored(path)
+    upkeep.remove_copies(path)  # of a restore that was killed: its journal would go into this one
     try:
         _copy_checked(source, path, fresh)
         old = _kept_beside(path)
@@ -122,6 +127,7 @@ def _empty_wal(path: Path) -> None:
     """Moves into the database what is only in its WAL. Raises Locked, WriteFailed."""
     try:
         with gate(), _opened(path) as conn:
+            conn.execute("SELECT 1 FROM sqlite_master").fetchone()  # rolls back what was broken off
             (busy, _, _) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
                 raise Locked("Another program is using the database, so nothing was changed.")
@@ -134,11 +140,19 @@ def _name_again(path: Path, kept: Path) -> None:
     """A second name for the file, or where the file system has no such thing a copy."""
     try:
         os.link(path, kept)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
         part = upkeep.part_of(upkeep.restored(path))
-        shutil.copy2(path, part)
+        with open(path, "rb") as whole, open(part, "xb", opener=_private) as copy:
+            shutil.copyfileobj(whole, copy)
+        shutil.copystat(path, part)
         _sync(part)
         os.replace(part, kept)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager

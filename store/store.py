@@ -442,7 +442,9 @@ class Store:
         """What is wrong with the database, a sentence each: pages, references, parts, index, and
         where these are sound the rows. Slow, and writes wait while the index is read."""
         problems = await self._db.with_reader(upkeep.problems_of_file)
-        problems += await self._db.outside(upkeep.problems_of_index)
+        problems += await self._db.outside(
+            lambda c: upkeep.problems_of_index(c, stop=self._db.closing)
+        )
         return problems or await self._db.with_reader(soundness.odd_rows)
 
     def _change(

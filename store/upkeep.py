@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from hobnob.store import schema, soundness
 from hobnob.store.values import Closed, Damaged, WriteFailed
 
-COMPANIONS = ("-wal", "-shm")
-"""Files that belong to the one they are named after; SQLite applies a WAL to whatever has its
-name, so it must never be left beside another database."""
+COMPANIONS = ("-wal", "-shm", "-journal")
+"""Files that belong to the one they are named after; SQLite applies a WAL or a journal to whatever
+has its name, so it must never be left beside another database."""
 
 ROOM_LEFT_BYTES = 32 * 1024 * 1024
 """Stays free on the history's disk when a copy is made there."""
@@ -27,9 +27,17 @@ MERGE_PAGES = 256
 """Index pages merged in one transaction, so that other writes get in between."""
 
 
+Stop = Callable[[], bool]
+_CLOSED = "The store was closed meanwhile."
+
 COPY_PAGES = 1024
+"""Copied at once: after so many it is asked whether to go on."""
 CHECK_INSTRUCTIONS = 100_000
-"""How often a copy that is being made and looked at asks whether to go on."""
+"""Of SQLite's machine: after so many a check is asked whether to go on."""
+
+
+def _never() -> bool:
+    return False
 
 
 def mark_for_erasure(conn: sqlite3.Connection) -> None:
@@ -60,12 +68,13 @@ def merge_index(conn: sqlite3.Connection, *, begin: bool) -> bool:
     return conn.total_changes - before >= 2  # as FTS5's manual says
 
 
-def problems_of_index(conn: sqlite3.Connection) -> list[str]:
-    """Needs a connection that may write, though it writes nothing."""
+def problems_of_index(conn: sqlite3.Connection, *, stop: Stop = _never) -> list[str]:
+    """Needs a connection that may write, though it writes nothing. Raises Closed on `stop`."""
     try:
-        conn.execute(
-            "INSERT INTO messages_index (messages_index, rank) VALUES ('integrity-check', 1)"
-        )
+        with _breaking_off(conn, stop):
+            conn.execute(
+                "INSERT INTO messages_index (messages_index, rank) VALUES ('integrity-check', 1)"
+            )
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             raise
@@ -94,9 +103,7 @@ def _problems(conn: sqlite3.Connection, pragma: str, *, references: bool) -> lis
     return problems
 
 
-def back_up(
-    conn: sqlite3.Connection, target: Path, *, stop: Callable[[], bool] = lambda: False
-) -> None:
+def back_up(conn: sqlite3.Connection, target: Path, *, stop: Stop = _never) -> None:
     """One state of the database as one file (0600), put in place when it is complete and its
     pages are sound: a copy of a damaged database must not replace the last good one.
 
@@ -157,10 +164,24 @@ def remove_copies(database: Path) -> None:
                 copy.with_name(f"{copy.name}{ending}").unlink(missing_ok=True)
 
 
-def _copy(conn: sqlite3.Connection, part: Path, stop: Callable[[], bool]) -> None:
+@contextmanager
+def _breaking_off(conn: sqlite3.Connection, stop: Stop) -> Iterator[None]:
+    """Statements in here end with Closed once `stop` says so."""
+    conn.set_progress_handler(stop, CHECK_INSTRUCTIONS)
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_INTERRUPT and stop():
+            raise Closed(_CLOSED) from error
+        raise
+    finally:
+        conn.set_progress_handler(None, 0)
+
+
+def _copy(conn: sqlite3.Connection, part: Path, stop: Stop) -> None:
     def look(*_: int) -> None:
         if stop():
-            raise Closed("The store was closed meanwhile.")
+            raise Closed(_CLOSED)
 
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
         conn.execute("BEGIN")  # one state for all steps: SQLite begins anew with every write else
@@ -168,11 +189,11 @@ def _copy(conn: sqlite3.Connection, part: Path, stop: Callable[[], bool]) -> Non
             conn.execute("SELECT 1 FROM sqlite_master").fetchone()
             conn.backup(copy, pages=COPY_PAGES, progress=look)
         finally:
-            conn.execute("ROLLBACK")
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
         # One file that can be read anywhere, also from read-only folders.
         copy.execute("PRAGMA journal_mode = DELETE")
-    with closing(schema.connect_read_only(part, wait_s=0)) as copy:
-        copy.set_progress_handler(stop, CHECK_INSTRUCTIONS)
+    with closing(schema.connect_read_only(part, wait_s=0)) as copy, _breaking_off(copy, stop):
         schema.check(copy)
         problems = _problems(copy, "quick_check", references=False)  # a look at each page
         problems = problems or soundness.missing(copy) + soundness.foreign(copy)

@@ -210,11 +210,13 @@ class Writer:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Of the file of that name; None where there is none."""
+    """Of the file of that name; None where there is none. Raises WriteFailed."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise WriteFailed(f"The database cannot be used ({error.strerror}).") from error
     return found.st_dev, found.st_ino
 
 

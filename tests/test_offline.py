@@ -321,6 +321,23 @@ async def test_what_cannot_be_a_history_replaces_nothing(
     assert {one.name for one in paths.data_dir.iterdir()} - companions == {"hobnob.db"}
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-journal"])
+async def test_a_backup_is_not_put_beside_the_log_of_another_database(
+    paths: Paths, hobnob: Cli, tmp_path: Path, ending: str
+) -> None:
+    """It would hide all that is in the copy, from SQLite's own checks too."""
+    async with history(paths.database) as store:
+        await said(store, "hello", "yes")
+    file = tmp_path / "copy.db"
+    Path(f"{file}{ending}").write_bytes(b"of another")
+    result = await hobnob.run("history", "backup", str(file))
+    assert result.code == Exit.OUTPUT and "belongs to another database" in result.err
+    assert not file.exists() and Path(f"{file}{ending}").read_bytes() == b"of another"
+    Path(f"{file}{ending}").write_bytes(b"")
+    assert (await hobnob.run("history", "backup", str(file))).code == 0
+    assert await texts(file) == {"hello"}
+
+
 NO_FILES = {
     "a folder": Path.mkdir,
     "a pipe": os.mkfifo,

@@ -355,6 +355,9 @@ class _Ask:
             elif self._question.events:
                 self._end_events()
             elif self._output is not None and self._output.terminal and self._parts:
+                if self._question.render and code is not Exit.OK:
+                    # What was cut within a block has left its looks on.
+                    self._output.write_now("\x1b[0m")
                 self._output.write_now(self._form.end())
                 self._output.end_now()
         except OutputClosed:

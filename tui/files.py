@@ -188,7 +188,7 @@ def read(path: Path, shown: str) -> str:
         if not _opens(os.stat(path).st_mode):  # to open a device can be to act on it
             raise FileRefused(f"{name} is not a file that could be attached.")
         # Not to be waited for: a pipe has no end, and opening one can last for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise FileRefused(f"{name} is not a file that could be attached.")
@@ -201,6 +201,10 @@ def read(path: Path, shown: str) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise FileRefused(_too_large(name, len(data)))
     return _text(data, name)
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _opens(mode: int) -> bool:

@@ -334,9 +334,10 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
     ) -> bool:
         """In another size the rows are others: where this scrolls to is nobody's wish."""
         self._held = size != self._size
-        updated = super()._size_updated(size, virtual_size, container_size, layout)
-        self._held = False
-        return updated
+        try:
+            return super()._size_updated(size, virtual_size, container_size, layout)
+        finally:
+            self._held = False
 
     def on_resize(self) -> None:
         if not self.following:
@@ -358,8 +359,10 @@ class TranscriptView(Growing, VerticalScroll, can_focus=False):
         row = place.view.layout_rows.row_of(place.spot)
         # The place stays the one that was read: of a row that is wider now it would be the start.
         self._held = True
-        self.scroll_to(y=place.view.virtual_region.y + row, animate=False, immediate=True)
-        self._held = False
+        try:
+            self.scroll_to(y=place.view.virtual_region.y + row, animate=False, immediate=True)
+        finally:
+            self._held = False
 
     def _to_match(self) -> None:
         view = None if self._match is None else self.view_of(self._match.entry)

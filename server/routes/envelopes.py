@@ -77,6 +77,7 @@ _HTTP_CODES = {
     408: "request_timeout",
     413: "body_too_large",
     415: "unsupported_media_type",
+    431: "headers_too_large",
 }
 _HTTP_MESSAGES = {
     404: "There is nothing at this address.",

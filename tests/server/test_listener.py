@@ -175,6 +175,41 @@ async def test_a_later_request_that_is_begun_and_not_finished_is_closed(
         writer.close()
 
 
+async def test_a_head_that_is_begun_while_the_reply_is_unread_has_its_time_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.3)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        body = b"x" * (8 * 1024 * 1024)
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async with served(app) as url, asyncio.timeout(10):
+        client = await connect(url)
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0.1)  # the reply is complete, and most of it is not sent
+        await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHo")
+        with contextlib.suppress(ConnectionError):
+            while await loop.sock_recv(client, 1 << 20):
+                pass
+        client.close()
+
+
+async def test_a_head_that_is_too_large_is_431_however_it_arrives() -> None:
+    async with served(answers) as url, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        for size in (60_000, 10_000):  # the limit is passed by the last bytes that are sent
+            writer.write(b"x-long: " + b"x" * size)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 431 ") and b"headers_too_large" in answer
+        writer.close()
+
+
 async def test_a_connection_may_rest_between_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.2)
     whole = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

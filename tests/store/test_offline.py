@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,11 @@ async def test_without_hard_links_the_old_one_is_kept_as_a_copy(
 
 
 async def test_a_database_that_another_program_reads_is_left_as_it_is(
-    tmp_path: Path, backup: Path
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in its log could not be moved into it, and would be lost to whoever opens it."""
     old = await killed(tmp_path / "home", "only in the log")
+    monkeypatch.setattr(offline, "LOCK_WAIT_SECONDS", 0.1)
     with closing(sqlite3.connect(old, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM messages").fetchone()
@@ -118,6 +119,27 @@ async def test_a_log_that_was_left_without_its_database_does_not_go_into_the_new
     old.unlink()
     assert offline.restore(backup, old) is None
     assert await texts(old) == {"in the backup"}
+
+
+async def test_the_journal_of_a_restore_that_was_killed_does_not_go_into_the_next_one(
+    tmp_path: Path, backup: Path
+) -> None:
+    """SQLite would roll it back into whatever lies there under that name."""
+    old = await made(tmp_path / "hobnob.db", "before")
+    other = await made(tmp_path / "other.db", *(f"{n} " + "x" * 5000 for n in range(40)))
+    fresh = tmp_path / "hobnob.db.restoring"
+    offline.back_up(other, fresh)
+    with closing(sqlite3.connect(fresh, isolation_level=None)) as conn:
+        conn.execute("PRAGMA cache_size = 5")
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("UPDATE messages SET text = text || 'y'")
+        journal = Path(f"{fresh}-journal").read_bytes()
+        conn.execute("ROLLBACK")
+    assert len(journal) > 10_000
+    Path(f"{fresh}-journal").write_bytes(journal)
+    offline.restore(backup, old)
+    assert await texts(old) == {"in the backup"}
+    assert not list(tmp_path.glob("*-journal"))
 
 
 async def test_a_link_to_the_database_stays_a_link(tmp_path: Path, backup: Path) -> None:
@@ -145,10 +167,14 @@ async def test_a_full_disk_leaves_the_old_one_and_its_log(
     old = await killed(tmp_path / "home", "only in the log")
     before = {one.name: one.read_bytes() for one in old.parent.iterdir()}
 
-    def full(path: Path) -> None:
-        raise WriteFailed("The disk is full (database or disk is full).")
+    opened = offline._opened
 
-    monkeypatch.setattr(offline, "_empty_wal", full)
+    def full(path: Path) -> AbstractContextManager[sqlite3.Connection]:
+        if path == old:
+            raise WriteFailed("The disk is full (database or disk is full).")
+        return opened(path)
+
+    monkeypatch.setattr(offline, "_opened", full)
     with pytest.raises(WriteFailed, match="full"):
         offline.restore(backup, old)
     assert {one.name: one.read_bytes() for one in old.parent.iterdir()} == before

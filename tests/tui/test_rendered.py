@@ -9,6 +9,7 @@ import pytest
 from fake_server import RUN, STREAM_HEAD, FakeServer, Request, body_of, chunk, reply_events
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from support_cli import Cli
 from support_documents import DOCUMENTS
 from support_session import Session
@@ -41,6 +42,8 @@ def test_no_way_of_cutting_changes_what_is_printed(name: str, cuts: list[int]) -
 def test_a_row_is_never_wider_than_the_terminal_and_only_styled(name: str, columns: int) -> None:
     out = rendered(DOCUMENTS[name], columns=columns)
     assert "\x1b" not in bare(out)
+    if columns >= 20:  # in fewer a code block's margin alone may be more
+        assert max((cell_len(line) for line in bare(out).split("\n")), default=0) <= columns
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", bare(out))
     assert out == "" or out.endswith("\n")
     assert not any(line != line.rstrip() for line in bare(out).split("\n"))
