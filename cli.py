@@ -68,7 +68,12 @@ ModelName = Annotated[
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("-o", "--option", metavar="NAME VALUE", help="A sampling option; repeatable."),
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="NAME VALUE",
+        help="A sampling option; repeatable. Also --temperature, --seed, --max-tokens.",
+    ),
 ]
 Plain = Annotated[
     bool,

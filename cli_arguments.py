@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 VERBS = frozenset("ask chat serve stop status history models key paths doctor completion".split())
 SUBVERBS = frozenset("backup export list pin rename restore rm search show unpin".split())
 _SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
+_NAMED = {f"--{name.replace('_', '-')}": name for name in ("temperature", "seed", "max_tokens")}
+"""Sampling options that are looked for under names of their own."""
 _ROOT_OPTIONS = frozenset({"-h", "--help", "--version", "-v"})
 _NAME = re.compile(r"[A-Za-z_]+")
 
@@ -93,7 +95,8 @@ def sampling(pairs: list[str] | None) -> dict[str, object]:
 
 
 def rewrite(arguments: Sequence[str]) -> list[str]:
-    """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`."""
+    """The arguments as Typer can read them: `ask` in front of a bare prompt, `-o A B` as `A=B`,
+    and `--seed B` as `-o seed=B`."""
     given = list(arguments)
     first = given[0] if given else ""
     if first not in VERBS and first not in _ROOT_OPTIONS:
@@ -102,11 +105,16 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
     joined: list[str] = []
     rest = iter(given[:end])
     for one in rest:
+        option, equals, value = one.partition("=")
+        if given[0] in _SAMPLED and option in _NAMED:
+            found = value if equals else next(rest, None)
+            joined += ["-o"] if found is None else ["-o", f"{_NAMED[option]}={found}"]
+            continue
         joined.append(one)
         if given[0] in _SAMPLED and one in ("-o", "--option"):
             name = next(rest, None)
-            value = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
-            joined += [f"{name}={value}"] if value is not None else [name] if name else []
+            second = next(rest, None) if name is not None and _NAME.fullmatch(name) else None
+            joined += [f"{name}={second}"] if second is not None else [name] if name else []
     return joined + given[end:]
 
 

@@ -154,6 +154,7 @@ async def test_random_bytes_on_stdin_are_refused(server: FakeServer, hobnob: Cli
 async def test_options_travel_as_json_values(server: FakeServer, hobnob: Cli) -> None:
     options = ["-o", "temperature", "0.5", "-o", "seed=7", "-o", "stop", "12", "-o", "stop", "END"]
     options += ["--option", "ignore_eos", "true", "-o", "logit_bias", '{"5": -1}']
+    options += ["--max-tokens", "40"]
     await hobnob.run("ask", *options, "-s", "Be brief.", "hi")
     assert server.asked("POST", MESSAGES)[0].json == {
         "text": "hi",
@@ -164,6 +165,7 @@ async def test_options_travel_as_json_values(server: FakeServer, hobnob: Cli) ->
             "stop": ["12", "END"],
             "ignore_eos": True,
             "logit_bias": {"5": -1},
+            "max_tokens": 40,
         },
     }
 
@@ -706,6 +708,11 @@ async def test_version_and_help(hobnob: Cli) -> None:
         (["ask", "-o", "seed", "1"], ["ask", "-o", "seed=1"]),
         (["ask", "-o", "seed=1", "x"], ["ask", "-o", "seed=1", "x"]),
         (["ask", "-o"], ["ask", "-o"]),
+        (["--seed", "1", "hi"], ["ask", "--bare", "-o", "seed=1", "hi"]),
+        (["ask", "--max-tokens=5", "x"], ["ask", "-o", "max_tokens=5", "x"]),
+        (["ask", "x", "--temperature"], ["ask", "x", "-o"]),
+        (["ask", "--", "--seed", "1"], ["ask", "--", "--seed", "1"]),
+        (["serve", "--seed", "1"], ["serve", "--seed", "1"]),
         (["ask", "--", "-o", "seed", "1"], ["ask", "--", "-o", "seed", "1"]),
         (["--help"], ["--help"]),
         (["history", "export", "-o", "out", "abcd"], ["history", "export", "-o", "out", "abcd"]),
