@@ -59,7 +59,10 @@ app.add_typer(models, name="models")
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", show_default=False)]
 Continue = Annotated[
-    bool, typer.Option("-c", "--continue", help="Go on with the newest conversation.")
+    bool,
+    typer.Option(
+        "-c", "--continue", help="Go on with this terminal's last conversation, or the newest."
+    ),
 ]
 System = Annotated[str | None, typer.Option("-s", "--system", help="The system prompt.")]
 ModelName = Annotated[

@@ -89,6 +89,11 @@ class Paths:
         """One small file per unfinished `hobnob ask`: how many bytes of the reply are printed."""
         return self.state_dir / "printed"
 
+    @property
+    def terminals_dir(self) -> Path:
+        """One small file for each terminal: the conversation that it talked in last."""
+        return self.state_dir / "terminals"
+
     def make(self) -> None:
         """Create the folders that are written to, readable by the user alone. Raises OSError."""
         for folder in (self.data_dir, self.state_dir):

@@ -23,6 +23,7 @@ from hobnob.exits import Exit
 from hobnob.launch import Target
 from hobnob.server import wire
 from hobnob.server.wire import Event, Status
+from hobnob.tui import here
 from hobnob.tui.client import Client
 from hobnob.tui.modes import Mode, choose
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
@@ -204,14 +205,18 @@ class _Ask:
         # Shielded: if we are interrupted now, the run must still become known to be cancelled.
         turn = await asyncio.shield(self._sending)
         self._note_run(turn.run)
-        if question.temporary:
+        if not question.temporary:
+            here.remember(self._target.paths.terminals_dir, turn.conversation.id)
+        else:
             self._holding = asyncio.create_task(_hold(client, turn.conversation.id))
         return turn.run.id
 
     async def _conversation(self, client: Client) -> str | None:
         if self._question.conversation is not None:
             return (await client.conversation(self._question.conversation)).id
-        return (await client.newest()).id if self._question.continue_last else None
+        if not self._question.continue_last:
+            return None
+        return await here.newest(client, self._target.paths.terminals_dir)
 
     def _note_run(self, run: Run) -> None:
         self._reply.run = run.id

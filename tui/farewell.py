@@ -1,4 +1,5 @@
-"""The last line of every chat: the command that comes back to the conversation."""
+"""How every chat ends: the terminal remembers its conversation, and the last line is the command
+that comes back to it."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ import sys
 
 from hobnob.launch import LaunchError, Target, normalise_url
 from hobnob.tui.clean import one_line
+from hobnob.tui.here import remember
 
 
 def say_how_to_come_back(target: Target, conversation: str, *options: str) -> None:
+    remember(target.paths.terminals_dir, conversation)
     id = one_line(conversation[:8])
     words = [_program(), *options, *_place(target), "--conversation", id]
     try:

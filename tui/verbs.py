@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
-from hobnob.tui import exchange
+from hobnob.tui import exchange, here
 from hobnob.tui.client import Client
 from hobnob.tui.moment import moment
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
@@ -94,7 +94,7 @@ def count(
     async def work(client: Client) -> dict[str, Any]:
         place = conversation
         if place is None and continue_last:
-            place = (await client.newest()).id
+            place = await here.newest(client, target.paths.terminals_dir)
         return await client.plan(place, prompt, options=options, system=system)
 
     found = _once(target, work, model=model)
@@ -106,9 +106,9 @@ def count(
 
 
 def newest(target: Target, model: str | None = None) -> str:
-    """The id of the conversation that changed last. Raises ClientError if there is none. A
-    server that has to be started for it gets the model."""
-    return _once(target, Client.newest, model=model).id
+    """The id of the conversation that this terminal talked in last, or that changed last. Raises
+    ClientError if there is none. A server that has to be started for it gets the model."""
+    return _once(target, lambda c: here.newest(c, target.paths.terminals_dir), model=model)
 
 
 def check_model(target: Target, wanted: str) -> None:
