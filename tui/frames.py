@@ -9,14 +9,23 @@ and a tick has passed since the last one began.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 from textual.timer import EventTargetGone, Timer, TimerCallback
-from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
 
 BREATH_SECONDS = 0.004
 """At least so long after a frame: what was pressed while it was drawn reaches its widget."""
 UPDATES = "screen_update"
 """What Textual calls the timer of a screen's frames."""
+
+
+if TYPE_CHECKING:
+    _Screen = Screen[Any]
+else:
+    _Screen = object
 
 
 class FrameTimer(Timer):
@@ -32,8 +41,9 @@ class FrameTimer(Timer):
             await asyncio.sleep(max(began + self._interval - loop.time(), BREATH_SECONDS))
 
 
-class Framed(Widget):
-    """Mix it in before a class of screens."""
+class Framed(_Screen):
+    """Mix it in before a class of screens. No widget itself: Textual takes styles, component
+    classes and keys from the first base that is one, and a screen must have those of a screen."""
 
     def set_interval(
         self,
