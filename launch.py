@@ -170,6 +170,20 @@ def find(paths: Paths) -> Server | None:
     return server if lock_held(paths) else None
 
 
+def still_serves(paths: Paths, server: Server) -> bool:
+    """Whether the server has neither begun to stop nor died. Its address may be another program's
+    by then, which must not be sent a key. Cheap: asks nobody, and leaves the lock alone."""
+    if _read_state(paths.state_file) != server:
+        return False  # taken away before the address is let go of
+    try:
+        os.kill(server.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # not ours to signal
+    return True
+
+
 def lock_held(paths: Paths) -> bool:
     """Whether a server process holds the lock, answering or not."""
     try:

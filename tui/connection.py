@@ -265,6 +265,8 @@ class Connection:
         self, method: str, path: str, read_s: float, sent: dict[str, Any]
     ) -> AsyncIterator[httpx.Response]:
         assert self._http is not None, "a Connection is used inside its `async with`"
+        if self._server and not launch.still_serves(self._target.paths, self._server):
+            raise Dropped("the server has stopped", unsent=True)
         timeout = httpx.Timeout(CONNECT_SECONDS, read=read_s, write=ANSWER_SECONDS, pool=None)
         url = f"{self.url}{API}{path}"
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,15 +32,14 @@ def replacing(file: Path, what: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _beside(file: Path) -> Iterator[BinaryIO]:
-    part = file.with_name(f"{file.name}.part")
+    # A name of its own: of two that write one file at once the last to end has it, whole.
+    descriptor, part = tempfile.mkstemp(".part", f".{file.name[:100]}.", file.parent)
     try:
-        part.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(part, flags, 0o600), "wb") as out:
+        with open(descriptor, "wb") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
         os.replace(part, file)
     finally:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            os.unlink(part)

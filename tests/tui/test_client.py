@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,7 @@ async def test_a_reader_hears_of_the_restart_also_where_another_request_found_th
         return Server(pid, "127.0.0.1", 1, server.url, "0", 1, 0, "instance")
 
     monkeypatch.setattr(launch, "ensure", ensure)
+    monkeypatch.setattr(launch, "still_serves", lambda *_: True)
     server.scripts[EVENTS] = [streams(body_of(server.events[:4]), complete=False)]
     target = Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), None, KEY)
     told: list[NoticeKind] = []
@@ -418,6 +420,37 @@ async def test_a_content_length_that_is_too_short_is_one_clear_error(
         with pytest.raises(ClientError) as raised:
             await client.status()
     assert raised.value.exit_code is Exit.UNREACHABLE
+
+
+@pytest.mark.parametrize("how", ["stops", "dies"])
+async def test_no_key_is_sent_to_whoever_has_the_address_of_a_local_server_that_is_gone(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    paths = Paths.home({"HOBNOB_HOME": str(tmp_path)})
+    paths.make()
+    mortal = subprocess.Popen(["sleep", "60"])
+    state = {"pid": mortal.pid, "host": server.host, "port": server.port, "url": server.url}
+    state |= {"version": "0", "wire": wire.WIRE_VERSION, "started_at": 1, "instance": "fake"}
+    paths.state_file.write_text(json.dumps(state))
+    named = launch._read_state(paths.state_file)
+    monkeypatch.setattr(launch, "find", lambda _: named)
+    try:
+        target = Target(paths, None, KEY)
+        async with Client(target, start=False, patience_s=0.2) as client:
+            await client.status()
+            known = len(server.requests)
+            if how == "stops":
+                paths.state_file.unlink()
+            else:
+                mortal.kill()
+                mortal.wait()
+            with pytest.raises(ClientError):
+                await client.status()
+            sent = server.requests[known:]
+            assert [one.path for one in sent if "authorization" in one.headers] == []
+    finally:
+        mortal.kill()
+        mortal.wait()
 
 
 async def test_the_key_does_not_follow_a_redirect(server: FakeServer, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from fake_server import CONVERSATION, FakeServer
+from fake_server import CONVERSATION, FakeServer, refusal, says
 from support_cli import COMMAND, Cli
 from support_session import Session
 
@@ -85,8 +85,9 @@ async def test_a_terminal_goes_on_with_its_own_conversation_while_it_is_there(
     server: FakeServer, hobnob: Cli, there: bool
 ) -> None:
     server.conversations = [{"id": "newest00"}]
-    if there:
-        server.conversations.append({"id": CONVERSATION})
+    if not there:
+        gone = refusal(404, "not_found")
+        server.scripts[f"/conversations/{CONVERSATION}"] = [says(gone)]
     python = shlex.join(COMMAND)
     both = f"{python} ask -q first && {python} ask -q -c second && echo done"
     async with Session(hobnob, command=("sh", "-c", both)) as session:

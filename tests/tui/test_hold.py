@@ -95,6 +95,7 @@ async def test_it_follows_a_local_server_that_was_started_again_and_starts_none_
     def at(one: FakeServer) -> Server:
         return Server(1, one.host, one.port, one.url, "0", 1, 0, "instance")
 
+    monkeypatch.setattr(launch, "still_serves", lambda *_: True)
     asked = iter([None, at(server)])
     last = at(server)
     monkeypatch.setattr(launch, "find", lambda paths: next(asked, last))

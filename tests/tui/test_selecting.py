@@ -36,7 +36,8 @@ def test_our_screens_have_what_screens_have(kind: type[Screen[object]]) -> None:
     assert kind._get_component_classes() >= Screen._get_component_classes()
     assert "Screen" in kind._css_type_names
     assert {key for key, _ in Screen._merged_bindings or ()} <= {  # type: ignore[misc]
-        key for key, _ in kind._merged_bindings or ()  # type: ignore[misc]
+        key
+        for key, _ in kind._merged_bindings or ()  # type: ignore[misc]
     }
 
 
