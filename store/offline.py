@@ -12,7 +12,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hobnob.store import changes, schema, soundness, upkeep
@@ -110,8 +109,7 @@ def _refused(source: Path, problems: list[str]) -> Damaged:
 def _kept_beside(path: Path) -> Path | None:
     """The old database under a dated name as well, still in its place. Its WAL leaves that place,
     for SQLite would apply it to the new one; so nothing may be in it that can be used."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    kept = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+    kept = upkeep.dated(path)
     there = path.exists()
     if there:
         _empty_wal(path)

@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hobnob.store import schema, soundness
@@ -139,6 +140,12 @@ def _make_sure_of_room(conn: sqlite3.Connection, own: str, target: Path) -> None
             f"There is not enough room for a backup in {target.parent}: it takes "
             f"{needed / 1e6:.0f} MB, and {max(0, free - kept) / 1e6:.0f} MB can be used."
         )
+
+
+def dated(database: Path) -> Path:
+    """The name under which what was there before is kept beside the database."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    return database.with_name(f"{database.stem}-{stamp}{database.suffix}")
 
 
 def part_of(target: Path) -> Path:

@@ -15,11 +15,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hobnob.store import upkeep
 from hobnob.store.connection import begin, open_writer
 from hobnob.store.gate import gate
 from hobnob.store.values import Closed, Stale, WriteFailed
@@ -61,6 +62,7 @@ class Writer:
         self._epoch = 0
         self._file: tuple[int, int] | None = None  # device and inode of what was opened
         self._wal = f"{os.path.realpath(path)}-wal"  # beside the file, not beside a link to it
+        self._log: tuple[int, int] | None = None  # its device and inode
         self._wal_seen_bytes = 0
         self._checkpoint_at_bytes = WAL_BOUND_BYTES
         self._behind = False  # the WAL holds what the database file does not
@@ -116,7 +118,7 @@ class Writer:
         try:
             with gate():
                 conn, self._epoch = open_writer(self._path, wait_s=self._wait_s)
-                self._file = _identity(self._path)
+                self._file, self._log = _identity(self._path), _identity(Path(self._wal))
         except BaseException as error:
             self.close()
             _deliver(opened, None, error)
@@ -129,6 +131,20 @@ class Writer:
         finally:
             self._refuse_the_rest()  # where a fault of ours ends the thread
             conn.close()
+            self._take_log_away()
+
+    def _take_log_away(self) -> None:
+        """Where another file has taken the database's place, SQLite leaves our log beside it, and
+        would apply it to that one."""
+        with suppress(OSError, WriteFailed):
+            here = _identity(self._path)
+            if here in (None, self._file) or _identity(Path(self._wal)) != self._log:
+                return
+            kept = upkeep.dated(self._path)
+            for ending in ("-shm", "-wal"):  # without the log the other is made anew
+                left = Path(f"{os.path.realpath(self._path)}{ending}")
+                if left.exists():
+                    left.rename(kept.with_name(f"{kept.name}{ending}"))
 
     def _refuse_the_rest(self) -> None:
         """Nobody may wait for a thread that has ended."""

@@ -10,9 +10,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support_turns import ME, said
 
 from hobnob.store import database, writer
 from hobnob.store.database import Database
+from hobnob.store.store import Store
 from hobnob.store.values import Closed, Locked, Stale, StoreError, WriteFailed
 
 SET = "REPLACE INTO meta (key, value) VALUES ('mark', ?)"
@@ -408,3 +410,25 @@ async def test_nobody_waits_for_a_writer_that_has_died(
                 await one
     with pytest.raises(Closed):
         await db.write(set_mark(9))
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+async def test_the_log_of_a_database_that_was_replaced_does_not_go_into_the_new_one(
+    path: Path, tmp_path: Path, noticed: bool
+) -> None:
+    other = await Store.open(tmp_path / "other.db")
+    await said(other, "of the other")
+    await other.close()
+    store = await Store.open(path)
+    await said(store, "only in the log")
+    os.replace(tmp_path / "other.db", path)
+    if noticed:
+        with pytest.raises(Stale):
+            await said(store, "never")
+    await store.close()
+    fresh = await Store.open(path)
+    assert await fresh.check() == []
+    (one,) = await fresh.conversations(ME)
+    assert [m.text for m in await fresh.messages(ME, one.id)] == ["of the other", "yes"]
+    await fresh.close()
+    assert len(list(path.parent.glob("hobnob-2*.db-wal"))) == 1
