@@ -164,6 +164,9 @@ def history_backup(file: File, url: Url = None) -> int:
             sentence = f"{beside} belongs to another database: move it away, or use another name."
             raise ExitError(sentence, Exit.OUTPUT, "output_failed")
     target = target_of(url)
+    if file.resolve() in {own.resolve() for own in target.paths.own_files}:
+        sentence = f"{file} is one of hobnob's own files: a backup needs a name of its own."
+        raise ExitError(sentence, Exit.USAGE, "usage")
     if serves(target):
         from hobnob.tui import verbs
 

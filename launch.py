@@ -208,10 +208,21 @@ def refuse_silent(paths: Paths) -> None:
 
 
 def _silent(paths: Paths) -> LaunchError:
+    if words := _held_for(paths):
+        return LaunchError(words, Exit.TRY_LATER)
     return LaunchError(
         f"A hobnob server{_holder(paths)} holds the lock but does not answer. If it hangs, end its"
         " process and try again."
     )
+
+
+def _held_for(paths: Paths) -> str:
+    """A sentence where the lock is held, if it is, for other work than to serve."""
+    try:
+        with open(paths.lock_file, encoding="utf-8") as file:
+            return file.read(MAX_ANSWER_BYTES).strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def read_key(paths: Paths) -> str | None:
@@ -359,8 +370,11 @@ def _await_answer(
         if server is not None:
             return server
         # A child that found the lock taken leaves at once; the holder is who we wait for.
-        if returncode is not None and not lock_held(paths):
-            raise _died(paths, returncode, log_start)
+        if returncode is not None:
+            if not lock_held(paths):
+                raise _died(paths, returncode, log_start)
+            if _held_for(paths):
+                raise _silent(paths)
     if child.poll() is None:
         child.terminate()  # our own child, which never answered
         raise LaunchError(f"The server did not answer in time; see {paths.server_log}.")

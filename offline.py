@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from hobnob.store import offline
 from hobnob.store.values import Damaged, StoreError, WriteFailed
 
 _BUSY = "A hobnob server is running and does not answer; end it first."
+_AT_WORK = "The history is being copied, checked or restored by process {}: try again after that."
 _RUNNING = "A hobnob server is running: `hobnob stop` first, for it would not see the change."
 
 
@@ -46,9 +48,9 @@ def _alone(paths: Paths, otherwise: str) -> Iterator[None]:
     """Nobody serves, and nobody begins to. Every failure becomes an ExitError."""
     try:
         paths.make()
-        lock = Lock.acquire(paths.lock_file)
-    except AlreadyServing:
-        raise ExitError(otherwise, Exit.TRY_LATER, "server_running") from None
+        lock = Lock.acquire(paths.lock_file, _AT_WORK.format(os.getpid()))
+    except AlreadyServing as held:
+        raise ExitError(str(held) or otherwise, Exit.TRY_LATER, "server_running") from None
     except OSError as error:
         raise ExitError(
             f"{error.filename or paths.lock_file} cannot be used: {error.strerror}.",

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_BESIDE = ("-wal", "-shm", "-journal")
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -93,6 +95,16 @@ class Paths:
     def terminals_dir(self) -> Path:
         """One small file for each terminal: the conversation that it talked in last."""
         return self.state_dir / "terminals"
+
+    @property
+    def own_files(self) -> tuple[Path, ...]:
+        """Files that nothing else may be written over."""
+        beside = (self.database.with_name(f"{self.database.name}{end}") for end in _BESIDE)
+        return (
+            *(self.config_file, self.database, *beside, self.key_file, self.lock_file),
+            *(self.reserve_file, self.state_file, self.launch_lock, self.server_log),
+            self.engine_log,
+        )
 
     def make(self) -> None:
         """Create the folders that are written to, readable by the user alone. Raises OSError."""

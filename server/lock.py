@@ -17,8 +17,11 @@ TRIES = 6
 BETWEEN_TRIES_SECONDS = 0.05
 
 
+WORDS_BYTES = 1000
+
+
 class AlreadyServing(Exception):
-    """Another process holds the lock."""
+    """Another process holds the lock. Its text says for what, where that is not to serve."""
 
 
 class Lock:
@@ -28,14 +31,18 @@ class Lock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, path: Path) -> Lock:
-        """Raises AlreadyServing when another process holds it, and OSError. Blocks for a moment."""
+    def acquire(cls, path: Path, words: str = "") -> Lock:
+        """Raises AlreadyServing when another process holds it, and OSError. Blocks for a moment.
+        `words`: a sentence for whoever finds it held by what does not serve."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, words.encode())
         except BlockingIOError:
+            held_for = os.read(descriptor, WORDS_BYTES).decode("utf-8", "replace")
             os.close(descriptor)
-            raise AlreadyServing(str(path)) from None
+            raise AlreadyServing(held_for) from None
         except OSError:
             os.close(descriptor)
             raise

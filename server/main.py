@@ -170,7 +170,9 @@ def _make_folders(paths: Paths) -> None:
 def _acquire(paths: Paths) -> Lock:
     try:
         return Lock.acquire(paths.lock_file)
-    except AlreadyServing:
+    except AlreadyServing as held:
+        if words := str(held):
+            raise StartError(words, Exit.TRY_LATER) from None
         raise StartError(
             "A hobnob server is running already; `hobnob status` shows it, `hobnob stop` ends it.",
             Exit.CONFIG,

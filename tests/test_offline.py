@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -19,6 +21,7 @@ from hobnob import offline
 from hobnob.exits import Exit, ExitError
 from hobnob.paths import Paths
 from hobnob.server.lock import Lock
+from hobnob.store import offline as store_offline
 from hobnob.store import schema
 from hobnob.store.store import Store
 from hobnob.store.values import Append, Damaged
@@ -338,6 +341,21 @@ async def test_a_backup_is_not_put_beside_the_log_of_another_database(
     assert await texts(file) == {"hello"}
 
 
+@pytest.mark.parametrize("name", ["hobnob.db", "hobnob.db-wal", "key", "lock"])
+async def test_a_backup_is_not_written_over_hobnobs_own_files(
+    paths: Paths, hobnob: Cli, tmp_path: Path, name: str
+) -> None:
+    async with history(paths.database) as store:
+        await said(store, "hello", "yes")
+    link = tmp_path / "link"
+    link.symlink_to(paths.data_dir / name)
+    before = {one.name: one.read_bytes() for one in paths.data_dir.iterdir()}
+    for file in (paths.data_dir / name, link):
+        result = await hobnob.run("history", "backup", str(file))
+        assert result.code == Exit.USAGE and "own files" in result.err
+    assert {one.name: one.read_bytes() for one in paths.data_dir.iterdir()} == before
+
+
 NO_FILES = {
     "a folder": Path.mkdir,
     "a pipe": os.mkfifo,
@@ -390,6 +408,34 @@ async def test_nothing_is_restored_while_a_server_holds_the_lock(
     assert result.code == Exit.TRY_LATER
     assert "hobnob stop" in result.err
     assert not paths.database.exists()
+    lock.release()
+
+
+async def test_who_comes_while_the_history_is_copied_is_told_so_and_to_try_again(
+    paths: Paths, hobnob: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with history(paths.database) as store:
+        await said(store, "hello", "yes")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*_: object) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(store_offline, "back_up", slowly)
+    copying = asyncio.create_task(asyncio.to_thread(offline.back_up, paths, tmp_path / "copy.db"))
+    assert await asyncio.to_thread(begun.wait, 10)
+    try:
+        for command in (("ask", "hi"), ("stop",), ("history", "restore", "x"), ("serve",)):
+            result = await hobnob.run(*command)
+            assert (result.code, "is being copied" in result.err) == (75, True), result.err
+    finally:
+        go_on.set()
+        await copying
+    assert paths.lock_file.read_bytes()  # of who had it last
+    assert (await hobnob.run("stop")).err == "No server was running.\n"
+    lock = Lock.acquire(paths.lock_file)
+    assert paths.lock_file.read_bytes() == b""
     lock.release()
 
 
