@@ -137,9 +137,13 @@ class PatientProtocol(H11Protocol):
             f"HTTP/1.1 {line}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
-        if self.cycle is None or self.cycle.response_complete:
+        # Also where a body breaks off in the middle, unless its answer has begun.
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """WebSockets are refused, and no package is missing for them."""
 
 
 class EdgeServer(Server):

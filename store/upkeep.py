@@ -137,8 +137,8 @@ def _make_sure_of_room(conn: sqlite3.Connection, own: str, target: Path) -> None
     kept = ROOM_LEFT_BYTES if os.stat(own).st_dev == os.stat(target.parent).st_dev else 0
     if free < needed + kept:
         raise WriteFailed(
-            f"There is not enough room for a backup in {target.parent}: it takes "
-            f"{needed / 1e6:.0f} MB, and {max(0, free - kept) / 1e6:.0f} MB can be used."
+            f"There is not enough room for a copy in {target.parent}: it takes "
+            f"{needed / 1e6:.1f} MB, and {max(0, free - kept) / 1e6:.1f} MB can be used."
         )
 
 

@@ -220,3 +220,26 @@ async def test_a_connection_may_rest_between_its_requests(monkeypatch: pytest.Mo
             await reader.readuntil(b"ok")
             await asyncio.sleep(0.4)
         writer.close()
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"-1\r\n", b"3\r\nabcXX"])
+async def test_a_body_that_is_no_body_is_answered(body: bytes) -> None:
+    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            if not message.get("more_body"):
+                await answers(scope, receive, send)
+                return
+
+    async with served(reads) as url, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head)
+        await writer.drain()
+        await asyncio.sleep(0.05)  # the application waits for it already
+        writer.write(body)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"invalid_request" in answer
+        writer.close()
