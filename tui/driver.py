@@ -7,7 +7,7 @@ import os
 import select
 import termios
 from contextlib import suppress
-from threading import Event
+from threading import Event, main_thread
 from typing import Any, ClassVar
 
 from textual import events
@@ -45,7 +45,8 @@ class ReadingDriver(Driver):
 
     def run_input_thread(self) -> None:
         incoming = Incoming()
-        while not self.exit_event.is_set():
+        # An app that ended in an error may not come to say so, and a process waits for its threads.
+        while not self.exit_event.is_set() and main_thread().is_alive():
             found: list[Message] = []
             if select.select([self.fileno], [], [], incoming.wait(LOOK_SECONDS))[0]:
                 data = os.read(self.fileno, READ_BYTES)
