@@ -31,6 +31,8 @@ from hobnob.tui.transcript import USER, Entry
 class MessageView(Growing, Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
     ALLOW_SELECT = True
+    FOCUS_ON_CLICK = False
+    """Who clicks or selects goes on typing in the input; single keys are for who came by keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "wish('copy')", "Copy message", id="message.copy"),

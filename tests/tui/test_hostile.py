@@ -68,6 +68,7 @@ async def _messages(pilot: Pilot[int], client: FakeClient, text: str) -> None:
     pilot.app.chat.view.scroll_home(animate=False)
     await pilot.pause()
     await pilot.click(pilot.app.chat.view.views[0], offset=(5, 1))
+    pilot.app.chat.view.views[0].focus()
     await pilot.press("y")
     words = ("Copied", "Too long for the terminal")
     await until(pilot, lambda: any(one in screen_text(pilot) for one in words))

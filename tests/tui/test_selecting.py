@@ -9,6 +9,7 @@ from fake_client import FakeClient
 from support_app import running, until
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.widgets import TextArea
 
 from hobnob.tui.app import Desk, HobnobApp
 from hobnob.tui.message import MessageView
@@ -54,3 +55,5 @@ async def test_what_is_dragged_over_is_selected_and_copied(
         await pilot.press("ctrl+c")
         await until(pilot, lambda: pilot.app.clipboard == chosen)
         assert isinstance(pilot.app, HobnobApp) and pilot.app.is_running
+        await pilot.press("r", "e", "h")
+        assert pilot.app.query_one("#composer", TextArea).text == "reh"
