@@ -670,6 +670,18 @@ async def test_an_edit_that_was_not_accepted_leaves_the_branch_and_is_sent_again
         assert client.sent[0]["parent"] == "root"
 
 
+async def test_words_found_side_by_side_keep_the_space_between_them(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("a talk", "q", "a")
+    snippet = "a \x02lighthouse\x03 \x02keeper\x03 by the sea"
+    client.hits = [Hit("c0001", "found", "c0001-m0", "user", snippet, 0)]
+    async with running(client, tmp_path) as pilot:
+        await pilot.press("f3", *"keeper")
+        await until(pilot, lambda: "by the sea" in screen_text(pilot))
+        assert "a lighthouse keeper by the sea" in screen_text(pilot)
+
+
 async def test_search_opens_the_conversation_at_the_message(
     client: FakeClient, tmp_path: Path
 ) -> None:

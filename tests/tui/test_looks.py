@@ -222,6 +222,7 @@ def test_the_users_editor_edits_the_text(tmp_path: Path) -> None:
 def test_a_row_of_a_list_is_one_line() -> None:
     assert one_line("a\n\tb\x1b[2J") == "a b␛[2J"
     assert one_line(" a b ", ends=True) == " a b "
+    assert (one_line(" \n", ends=True), one_line("", ends=True)) == (" ", "")
 
 
 def test_themes_of_ones_own_are_read_and_a_broken_one_costs_only_itself(tmp_path: Path) -> None:
