@@ -9,9 +9,14 @@ and a tick has passed since the last one began.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from textual.timer import EventTargetGone, Timer, TimerCallback
-from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.widget import Widget as _Mixed
+else:  # the rules of a stylesheet follow the first base that is a widget: it must be the screen
+    _Mixed = object
 
 BREATH_SECONDS = 0.004
 """At least so long after a frame: what was pressed while it was drawn reaches its widget."""
@@ -32,7 +37,7 @@ class FrameTimer(Timer):
             await asyncio.sleep(max(began + self._interval - loop.time(), BREATH_SECONDS))
 
 
-class Framed(Widget):
+class Framed(_Mixed):
     """Mix it in before a class of screens."""
 
     def set_interval(

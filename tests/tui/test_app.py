@@ -697,6 +697,20 @@ async def test_search_opens_the_conversation_at_the_message(
         assert focused.entry.id == "c0001-m50"
 
 
+async def test_what_the_mouse_selects_is_marked(client: FakeClient, tmp_path: Path) -> None:
+    client.talk("a talk", "How far is the moon?", "Far.")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "How far" in screen_text(pilot))
+        view = pilot.app.query(MessageView).first()
+        await pilot.mouse_down(view, offset=(3, 1))
+        await pilot.hover(view, offset=(10, 1))
+        await pilot.mouse_up(view, offset=(10, 1))
+        assert pilot.app.screen.get_selected_text()
+        marked = pilot.app.screen.get_component_rich_style("screen--selection").bgcolor
+        strip = view.render_line(1)
+        assert any(one.style is not None and one.style.bgcolor == marked for one in strip)
+
+
 async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
     client: FakeClient, tmp_path: Path
 ) -> None:

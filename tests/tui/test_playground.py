@@ -96,6 +96,16 @@ async def test_the_columns_stream_side_by_side_with_their_figures_under_them(
         ]
 
 
+@pytest.mark.parametrize("size", [(110, 32), (120, 30), (200, 50), (60, 10)])
+async def test_nothing_of_the_chat_shows_through(
+    client: FakeClient, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    client.talk("a talk of long ago", "q", "a")
+    async with opened(client, tmp_path, size=size) as pilot:
+        assert playground(pilot).styles.background.a == 1
+        assert not re.search("Filter|talk of long ago", screen_text(pilot))
+
+
 async def test_a_kept_reply_is_the_conversations_from_then_on(
     client: FakeClient, tmp_path: Path
 ) -> None:
