@@ -35,6 +35,15 @@ class ComparingApp(CopyingApp):
     line: Line
     talk: Talk
     prompts: Prompts
+    _begins: Trial | None = None
+    """What the playground over a new conversation asks: it may have made it by now."""
+
+    @property
+    def left_in(self) -> str | None:
+        """The stored conversation that somebody who leaves now comes back to."""
+        if self._begins is not None and self._begins.conversation is not None:
+            return self._begins.conversation.id
+        return None if self.talk.temporary else self.talk.id
 
     @property
     def chat(self) -> Chat:
@@ -113,7 +122,9 @@ class ComparingApp(CopyingApp):
         fresh = trial.conversation is None
         draft = self.chat.composer.full_text
         hear = self._draft_changed if draft in ("", prompt) else _not_heard
+        self._begins = trial if fresh else None
         kept = await self.push_screen_wait(Playground(trial, self.prompts, prompt, hear))
+        self._begins = None  # not where the app ends meanwhile
         if kept is None and fresh and trial.conversation is not None:
             kept = trial.conversation.id
         if kept is not None:

@@ -96,6 +96,33 @@ async def test_the_columns_stream_side_by_side_with_their_figures_under_them(
         ]
 
 
+async def test_who_quits_in_a_new_conversation_is_told_how_to_come_back(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with opened(client, tmp_path) as pilot:
+        assert pilot.app.left_in is None
+        await answered(pilot, client, "one", "two")
+        begun = playground(pilot)._trial.conversation
+        assert begun is not None and pilot.app.left_in == begun.id
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: pilot.app._leaving)
+    assert pilot.app.left_in == begun.id
+
+
+async def test_who_quits_where_other_replies_are_compared_comes_back_to_the_chat(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("a talk", "q", "a")
+    async with opened(client, tmp_path, conversation="c0001") as pilot:
+        await answered(pilot, client, "one", "two")
+        assert pilot.app.left_in == "c0001"
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Playground))
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: pilot.app.talk.id is None)
+        assert pilot.app.left_in is None
+
+
 @pytest.mark.parametrize("size", [(110, 32), (120, 30), (200, 50), (60, 10)])
 async def test_nothing_of_the_chat_shows_through(
     client: FakeClient, tmp_path: Path, size: tuple[int, int]
