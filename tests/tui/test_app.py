@@ -720,6 +720,7 @@ async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
         await pilot.press("ctrl+s", "down", "d")
         await until(pilot, lambda: not pilot.app.sidebar.shown)
         assert "c0001" in client.talks
+        await until(pilot, lambda: "Deleted. u undoes it for" in screen_text(pilot))
         await pilot.press("u")
         await until(pilot, lambda: bool(pilot.app.sidebar.shown))
         await pilot.press("u")
@@ -727,6 +728,16 @@ async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
         await pilot.press("d")  # it is chosen again
         await pilot.press("ctrl+q")
     assert client.talks == {}
+
+
+async def test_a_deletion_names_the_key_that_undoes_it_as_it_is_set(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("keep me", "a", "b")
+    async with running(client, tmp_path, keymap={"list.undo": "ctrl+y,z"}) as pilot:
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        await pilot.press("ctrl+s", "down", "d")
+        await until(pilot, lambda: "Deleted. Ctrl+Y undoes it for" in screen_text(pilot))
 
 
 async def test_the_open_conversation_is_deleted_and_undone_from_the_list(
