@@ -41,9 +41,11 @@ class ComparingApp(CopyingApp):
     @property
     def left_in(self) -> str | None:
         """The stored conversation that somebody who leaves now comes back to."""
+        if self.talk.temporary:
+            return None
         if self._begins is not None and self._begins.conversation is not None:
             return self._begins.conversation.id
-        return None if self.talk.temporary else self.talk.id
+        return self.talk.id
 
     @property
     def chat(self) -> Chat:
@@ -93,6 +95,8 @@ class ComparingApp(CopyingApp):
             system=self.talk.system,
             settings=self.talk.settings,
             options=self.talk.options,
+            temporary=self.talk.temporary,
+            begun=self.talk.mind,
         )
         await self._visit(trial, draft)
 

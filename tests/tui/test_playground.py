@@ -109,6 +109,26 @@ async def test_who_quits_in_a_new_conversation_is_told_how_to_come_back(
     assert pilot.app.left_in == begun.id
 
 
+@pytest.mark.parametrize("back", [True, False])
+async def test_what_a_temporary_chat_compares_is_temporary_too(
+    client: FakeClient, tmp_path: Path, back: bool
+) -> None:
+    client.talk("kept", "q", "a")
+    async with opened(client, tmp_path, "a secret", temporary=True) as pilot:
+        await answered(pilot, client, "one", "two")
+        begun = playground(pilot)._trial.conversation
+        assert begun is not None and begun.temporary and pilot.app.left_in is None
+        await until(pilot, lambda: client.held == [begun.id])
+        if back:
+            await pilot.press("ctrl+l")
+            await until(pilot, lambda: pilot.app.talk.id == begun.id)
+            assert pilot.app.talk.temporary and not pilot.app.talk.has_left
+            assert begun.id in client.talks and client.held == [begun.id]
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: pilot.app._leaving)
+    assert list(client.talks) == ["c0001"]
+
+
 async def test_who_quits_where_other_replies_are_compared_comes_back_to_the_chat(
     client: FakeClient, tmp_path: Path
 ) -> None:
