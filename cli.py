@@ -428,6 +428,11 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.OUTPUT
     except _UsageError as error:
         sentence = str(getattr(error, "format_message", error.__str__)())
+        if type(error).__name__ == "NoArgsIsHelpError":  # the click of `_UsageError` has it
+            from hobnob.tui.plain import Notes
+
+            Notes().text(sentence)
+            return Exit.USAGE
         if "No such option" in sentence:
             sentence += " (a prompt that begins with a dash needs `--` before it)"
         return _fail(ExitError(sentence, Exit.USAGE, "usage"), given)

@@ -732,6 +732,16 @@ def test_every_command_is_known_as_one() -> None:
     assert {one.name or one.callback.__name__ for one in under} == cli_arguments.SUBVERBS  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("name", ["history", "models"])
+def test_a_group_without_a_command_prints_its_help_line_by_line(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([name, "--help"]) == Exit.OK
+    help = capfd.readouterr().out
+    code = cli.run([name])
+    assert (code, *capfd.readouterr()) == (Exit.USAGE, "", help)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"], ["--version"]])
 def test_the_command_line_itself_imports_nothing_heavy(
     arguments: list[str], hobnob_home: Path

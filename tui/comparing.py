@@ -35,6 +35,17 @@ class ComparingApp(CopyingApp):
     line: Line
     talk: Talk
     prompts: Prompts
+    _begins: Trial | None = None
+    """What the playground over a new conversation asks: it may have made it by now."""
+
+    @property
+    def left_in(self) -> str | None:
+        """The stored conversation that somebody who leaves now comes back to."""
+        if self.talk.temporary:
+            return None
+        if self._begins is not None and self._begins.conversation is not None:
+            return self._begins.conversation.id
+        return self.talk.id
 
     @property
     def chat(self) -> Chat:
@@ -84,6 +95,8 @@ class ComparingApp(CopyingApp):
             system=self.talk.system,
             settings=self.talk.settings,
             options=self.talk.options,
+            temporary=self.talk.temporary,
+            begun=self.talk.mind,
         )
         await self._visit(trial, draft)
 
@@ -113,7 +126,9 @@ class ComparingApp(CopyingApp):
         fresh = trial.conversation is None
         draft = self.chat.composer.full_text
         hear = self._draft_changed if draft in ("", prompt) else _not_heard
+        self._begins = trial if fresh else None
         kept = await self.push_screen_wait(Playground(trial, self.prompts, prompt, hear))
+        self._begins = None  # not where the app ends meanwhile
         if kept is None and fresh and trial.conversation is not None:
             kept = trial.conversation.id
         if kept is not None:

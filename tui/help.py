@@ -68,9 +68,14 @@ def table(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> Content
         if isinstance(binding, Binding) and binding.id:
             keys = keymap.get(binding.id, binding.key)
             names = "  ".join(key_name(key) for key in keys.split(","))
-            row = (f"{names:<31}", "$accent"), f"{binding.description:<27}", (binding.id, "$faint")
-            rows.append(Content.assemble(*row))
+            keys_row, what = (_wide(names, 31), "$accent"), _wide(binding.description, 27)
+            rows.append(Content.assemble(keys_row, what, (binding.id, "$faint")))
     return Content("\n").join(rows)
+
+
+def _wide(text: str, width: int) -> str:
+    """So wide that what follows does not touch it, whatever its length."""
+    return f"{text}  ".ljust(width)
 
 
 def key_name(key: str) -> str:

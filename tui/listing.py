@@ -8,7 +8,7 @@ it takes neither the focus nor the place nor what is typed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -22,6 +22,7 @@ from hobnob.server.wire import ChangePayload
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import one_line
 from hobnob.tui.copying import CopyingApp
+from hobnob.tui.help import key_name
 from hobnob.tui.library import Library
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
@@ -39,6 +40,8 @@ class ListingApp(CopyingApp):
     line: Line
     talk: Talk
     library: Library
+    _keys: Mapping[str, str]
+    """Of bindings that have others than their own."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -211,7 +214,9 @@ class ListingApp(CopyingApp):
         if id == self.talk.id:
             self.chat.new()
         self.sidebar.rows.focus()
-        self.notify(f"Deleted. U undoes it for {self.library.UNDO_SECONDS:.0f} s.", markup=False)
+        key = key_name(self._keys.get("list.undo", "u").partition(",")[0])
+        seconds = self.library.UNDO_SECONDS
+        self.notify(f"Deleted. {key} undoes it for {seconds:.0f} s.", markup=False)
         self.set_timer(self.library.UNDO_SECONDS, self._delete_due)
 
     def _undo(self) -> None:

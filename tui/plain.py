@@ -170,6 +170,11 @@ class Notes:
         self.clear()
         self._print(f"hobnob: {one_line(sentence)}\n")
 
+    def text(self, lines: str) -> None:
+        """Lines as they are, and a line end."""
+        self.clear()
+        self._print(f"{lines}\n")
+
     def question(self, words: str) -> None:
         """Words that the user answers on the same line."""
         self.clear()

@@ -111,9 +111,11 @@ def _shown(hit: Hit) -> Content:
 def one_line(text: str, *, ends: bool = False) -> str:
     """Text for a single row, cleaned; with `ends` the spaces around it stay."""
     words = " ".join(clean(text).split())
-    if ends and words:
-        words = (" " if text[:1].isspace() else "") + words + (" " if text[-1:].isspace() else "")
-    return words
+    if not ends:
+        return words
+    if not words:
+        return " " if text.isspace() else ""
+    return (" " if text[:1].isspace() else "") + words + (" " if text[-1:].isspace() else "")
 
 
 class AskScreen(ModalScreen[str | None]):

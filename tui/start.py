@@ -104,6 +104,6 @@ def run(
     gc.set_threshold(*COLLECT_AT)
     with _errors_aside():
         code = asyncio.run(run_app(app))
-    if app.talk.id is not None and not app.talk.temporary:
-        say_how_to_come_back(target, app.talk.id, *kind.AGAIN)
+    if app.left_in is not None:
+        say_how_to_come_back(target, app.left_in, *kind.AGAIN)
     return code

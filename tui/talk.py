@@ -201,15 +201,16 @@ class Talk:
 
     def _take(self, branch: Branch) -> None:
         if branch.conversation.id != self.id:
-            self._passing.leave()
-            self._mind(branch.conversation)
+            self._passing.leave(but=branch.conversation.id)
+            self.mind(branch.conversation)
         self.conversation, self._new = branch.conversation, self._usual
         self.entries = [entry(m, branch.siblings.get(m.id, ())) for m in branch.messages]
         self.earlier = branch.earlier
         self._lost = self._passed_over = None
         self._remember()
 
-    def _mind(self, conversation: Conversation) -> None:
+    def mind(self, conversation: Conversation) -> None:
+        """It is open here, or about to be: a temporary one is held from now on."""
         self.temporary = conversation.temporary
         if conversation.temporary:
             self._passing.hold(conversation.id)
@@ -422,7 +423,7 @@ class Talk:
 
     def _accepted(self, turn: Turn) -> Entry:
         self.conversation, self._new = turn.conversation, self._usual
-        self._mind(turn.conversation)
+        self.mind(turn.conversation)
         made = entry(replace(turn.reply, status=wire.Status.QUEUED, run=turn.run.id))
         self.entries.append(made)
         return made

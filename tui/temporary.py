@@ -56,10 +56,11 @@ class Temporary:
             self._held = self._release = None
             self.on_gone()
 
-    def leave(self) -> None:
-        """Nobody needs it any more."""
-        if self._held is not None:
-            self.left.append(self._held)
+    def leave(self, *, but: str | None = None) -> None:
+        """Nobody needs it any more, unless it is this one."""
+        if self._held is None or self._held == but:
+            return
+        self.left.append(self._held)
         self._let_go()
 
     def _let_go(self) -> None:

@@ -38,14 +38,19 @@ class Trial:
         system: str | None = None,
         settings: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
+        temporary: bool = False,
+        begun: Callable[[Conversation], None] = lambda _: None,
     ) -> None:
-        """`parent`: the reply that the prompt follows. `system`, `settings`: of a new conversation.
-        `options`: of every column that does not say otherwise."""
+        """`parent`: the reply that the prompt follows. `system`, `settings`, `temporary`: of a new
+        conversation, and `begun` hears of it. `options`: of every column that does not say
+        otherwise."""
         self._line = line
         self._parent = parent
         self._system = system
         self._settings = settings
         self._options = dict(options or {})
+        self._temporary = temporary
+        self._begun = begun
         self.conversation = conversation
         self.message: str | None = None  # id of the prompt, once it was accepted
         self.text = ""  # of that message
@@ -141,9 +146,12 @@ class Trial:
             aside=True,
             system=self._system if new else None,
             settings=(self._settings or None) if new else None,
+            temporary=self._temporary and new,
             key=_key(column, text),
         )
         self.message = turn.message.id
+        if new:
+            self._begun(turn.conversation)
         return turn
 
     async def _again(self, column: Column, told: Told) -> None:

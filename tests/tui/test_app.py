@@ -670,6 +670,18 @@ async def test_an_edit_that_was_not_accepted_leaves_the_branch_and_is_sent_again
         assert client.sent[0]["parent"] == "root"
 
 
+async def test_words_found_side_by_side_keep_the_space_between_them(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("a talk", "q", "a")
+    snippet = "a \x02lighthouse\x03 \x02keeper\x03 by the sea"
+    client.hits = [Hit("c0001", "found", "c0001-m0", "user", snippet, 0)]
+    async with running(client, tmp_path) as pilot:
+        await pilot.press("f3", *"keeper")
+        await until(pilot, lambda: "by the sea" in screen_text(pilot))
+        assert "a lighthouse keeper by the sea" in screen_text(pilot)
+
+
 async def test_search_opens_the_conversation_at_the_message(
     client: FakeClient, tmp_path: Path
 ) -> None:
@@ -685,6 +697,20 @@ async def test_search_opens_the_conversation_at_the_message(
         assert focused.entry.id == "c0001-m50"
 
 
+async def test_what_the_mouse_selects_is_marked(client: FakeClient, tmp_path: Path) -> None:
+    client.talk("a talk", "How far is the moon?", "Far.")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: "How far" in screen_text(pilot))
+        view = pilot.app.query(MessageView).first()
+        await pilot.mouse_down(view, offset=(3, 1))
+        await pilot.hover(view, offset=(10, 1))
+        await pilot.mouse_up(view, offset=(10, 1))
+        assert pilot.app.screen.get_selected_text()
+        marked = pilot.app.screen.get_component_rich_style("screen--selection").bgcolor
+        strip = view.render_line(1)
+        assert any(one.style is not None and one.style.bgcolor == marked for one in strip)
+
+
 async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
     client: FakeClient, tmp_path: Path
 ) -> None:
@@ -694,6 +720,7 @@ async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
         await pilot.press("ctrl+s", "down", "d")
         await until(pilot, lambda: not pilot.app.sidebar.shown)
         assert "c0001" in client.talks
+        await until(pilot, lambda: "Deleted. u undoes it for" in screen_text(pilot))
         await pilot.press("u")
         await until(pilot, lambda: bool(pilot.app.sidebar.shown))
         await pilot.press("u")
@@ -701,6 +728,16 @@ async def test_a_conversation_is_deleted_only_when_it_can_no_longer_be_undone(
         await pilot.press("d")  # it is chosen again
         await pilot.press("ctrl+q")
     assert client.talks == {}
+
+
+async def test_a_deletion_names_the_key_that_undoes_it_as_it_is_set(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("keep me", "a", "b")
+    async with running(client, tmp_path, keymap={"list.undo": "ctrl+y,z"}) as pilot:
+        await until(pilot, lambda: bool(pilot.app.sidebar.shown))
+        await pilot.press("ctrl+s", "down", "d")
+        await until(pilot, lambda: "Deleted. Ctrl+Y undoes it for" in screen_text(pilot))
 
 
 async def test_the_open_conversation_is_deleted_and_undone_from_the_list(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.comparisons import ComparisonsScreen
 from hobnob.tui.composer import Composer
 from hobnob.tui.editor import edit
-from hobnob.tui.help import key_name
+from hobnob.tui.help import key_name, table
 from hobnob.tui.help_parts import help_parts
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import describe
@@ -219,9 +220,20 @@ def test_the_users_editor_edits_the_text(tmp_path: Path) -> None:
         edit("text", {"EDITOR": str(tmp_path / "missing")})
 
 
+@pytest.mark.parametrize("keys", ["u", "ctrl+alt+shift+f10,ctrl+alt+shift+f11"])
+def test_the_columns_of_the_help_keep_apart(keys: str) -> None:
+    for _, _, bindings in help_parts(None, HobnobApp.BINDINGS):
+        named = [one for one in bindings if isinstance(one, Binding) and one.id]
+        remapped = {one.id: keys for one in named[:1] if one.id}
+        rows = table(bindings, remapped).plain.split("\n")
+        for one, row in zip(named, rows, strict=True):
+            assert re.fullmatch(rf"\S.*  {re.escape(one.description)} {{2,}}{one.id}", row)
+
+
 def test_a_row_of_a_list_is_one_line() -> None:
     assert one_line("a\n\tb\x1b[2J") == "a b␛[2J"
     assert one_line(" a b ", ends=True) == " a b "
+    assert (one_line(" \n", ends=True), one_line("", ends=True)) == (" ", "")
 
 
 def test_themes_of_ones_own_are_read_and_a_broken_one_costs_only_itself(tmp_path: Path) -> None:

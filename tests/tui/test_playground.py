@@ -96,6 +96,63 @@ async def test_the_columns_stream_side_by_side_with_their_figures_under_them(
         ]
 
 
+async def test_who_quits_in_a_new_conversation_is_told_how_to_come_back(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with opened(client, tmp_path) as pilot:
+        assert pilot.app.left_in is None
+        await answered(pilot, client, "one", "two")
+        begun = playground(pilot)._trial.conversation
+        assert begun is not None and pilot.app.left_in == begun.id
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: pilot.app._leaving)
+    assert pilot.app.left_in == begun.id
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_what_a_temporary_chat_compares_is_temporary_too(
+    client: FakeClient, tmp_path: Path, back: bool
+) -> None:
+    client.talk("kept", "q", "a")
+    async with opened(client, tmp_path, "a secret", temporary=True) as pilot:
+        await answered(pilot, client, "one", "two")
+        begun = playground(pilot)._trial.conversation
+        assert begun is not None and begun.temporary and pilot.app.left_in is None
+        await until(pilot, lambda: client.held == [begun.id])
+        if back:
+            await pilot.press("ctrl+l")
+            await until(pilot, lambda: pilot.app.talk.id == begun.id)
+            assert pilot.app.talk.temporary and not pilot.app.talk.has_left
+            assert begun.id in client.talks and client.held == [begun.id]
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: pilot.app._leaving)
+    assert list(client.talks) == ["c0001"]
+
+
+async def test_who_quits_where_other_replies_are_compared_comes_back_to_the_chat(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("a talk", "q", "a")
+    async with opened(client, tmp_path, conversation="c0001") as pilot:
+        await answered(pilot, client, "one", "two")
+        assert pilot.app.left_in == "c0001"
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Playground))
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: pilot.app.talk.id is None)
+        assert pilot.app.left_in is None
+
+
+@pytest.mark.parametrize("size", [(110, 32), (120, 30), (200, 50), (60, 10)])
+async def test_nothing_of_the_chat_shows_through(
+    client: FakeClient, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    client.talk("a talk of long ago", "q", "a")
+    async with opened(client, tmp_path, size=size) as pilot:
+        assert playground(pilot).styles.background.a == 1
+        assert not re.search("Filter|talk of long ago", screen_text(pilot))
+
+
 async def test_a_kept_reply_is_the_conversations_from_then_on(
     client: FakeClient, tmp_path: Path
 ) -> None:
