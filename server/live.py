@@ -222,6 +222,7 @@ class LiveRun:
             token_max_s=finish.token_max_s,
             drafted=finish.drafted,
             accepted=finish.accepted,
+            decoded=finish.decoded,
         )
         return Ending(finish.reason, finish.stop_string, failure, usage, timings, self._exact)
 

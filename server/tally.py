@@ -106,5 +106,5 @@ class Tally:
         if not finish.completion_tokens:
             return
         self.first_token.add(finish.queued_s + finish.prefill_s + finish.first_decode_s)
-        if finish.completion_tokens > 1:
-            self.token.add(finish.decode_s / (finish.completion_tokens - 1))
+        if finish.decoded > 1:
+            self.token.add(finish.decode_s / (finish.decoded - 1))

@@ -70,6 +70,7 @@ class Timings:
     token_max_s: float = 0.0
     drafted: int = 0  # tokens that were guessed and computed together
     accepted: int = 0  # of these, the ones that became part of the reply
+    decoded: int = 0  # tokens that the times are of, not those that were there before; 0: unknown
 
     @property
     def first_token_s(self) -> float:

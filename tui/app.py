@@ -114,7 +114,7 @@ class HobnobApp(ListingApp, ComparingApp):
         # Without colours there are none; Textual would make greys of them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._connect_with = connect
-        self._first = conversation
+        self._conversation = conversation
         self._exits = AsyncExitStack()
         self._quit_asked = 0.0
         self._leaving = False
@@ -139,7 +139,8 @@ class HobnobApp(ListingApp, ComparingApp):
     def compose(self) -> ComposeResult:
         with Horizontal(id="desk"):
             yield Sidebar()
-            yield self.CHAT(self.talk, self._drafts, self.prompts, self._early, vi=self._vi)
+            ours = self.talk, self._drafts, self.prompts, self._early
+            yield self.CHAT(*ours, vi=self._vi, first=self._conversation)
             yield Panel(self.line, lambda: self.talk.live, lambda: self.connection_words)
         with Horizontal(id="statusbar"):
             yield KeyBar(KEYS)
@@ -188,10 +189,9 @@ class HobnobApp(ListingApp, ComparingApp):
         self._watch_model()
         self.refresh_list()
         self.follow_changes()
-        if self._first is not None:
-            first, self._first = self._first, None
-            self.chat.open(first)
-        elif self.talk.live is not None and self.talk.id is not None:
+        if self.chat.open_first():
+            return
+        if self.talk.live is not None and self.talk.id is not None:
             self.chat.open(self.talk.id)
 
     def _hear(self, notice: Notice) -> None:

@@ -68,8 +68,16 @@ class Chat(Versions):
             self.name = name
 
     def __init__(
-        self, talk: Talk, drafts: Drafts, prompts: Prompts, early: EarlyKeys, *, vi: bool = False
+        self,
+        talk: Talk,
+        drafts: Drafts,
+        prompts: Prompts,
+        early: EarlyKeys,
+        *,
+        vi: bool = False,
+        first: str | None = None,
     ) -> None:
+        """`first`: a conversation that is going to be opened, see `open_first`."""
         super().__init__(talk)
         self._prompts = prompts
         self._early = early
@@ -80,7 +88,9 @@ class Chat(Versions):
         self._waiting = Waiting()
         self._unsent = Unsent(talk, drafts)
         self._opened = 0
-        self._between = False  # what is typed belongs to a conversation that is being opened
+        self._first = first
+        self._opening = first
+        self._between = first is not None  # what is typed belongs to what is being opened
         self._hint = ""
         self._draft_timer: Timer | None = None
         self._typing = False  # there is something in the input
@@ -101,7 +111,8 @@ class Chat(Versions):
         await self.view.show(self.talk.entries)
         self.show_title()
         self._show_welcome()
-        self._load_draft()
+        if not self._between:
+            self._load_draft()
         self.run_worker(self._outlook.run(), group="outlook")
         self._early.give(self.composer)
         self.composer.focus()
@@ -114,9 +125,18 @@ class Chat(Versions):
     def open(self, id: str, at: str | None = None) -> None:
         """Show a stored conversation, at its end or at a message."""
         self.leave()
+        self._opening = id
+        self.show_title()
         if at is None:
             self.composer.focus()  # now: when it is there somebody may be elsewhere already
         self._open(id, at)
+
+    def open_first(self) -> bool:
+        """Open what the app was started for. False: nothing, or it is not wanted any more."""
+        first, self._first = self._first, None
+        if first is not None:
+            self._open(first, None)
+        return first is not None
 
     def new(self, *, temporary: bool = False) -> None:
         self.leave()
@@ -137,6 +157,7 @@ class Chat(Versions):
         except ClientError as error:
             self.say_trouble(error.message)
             self._load_draft()
+            self.show_title()
             self._take_back(self._waiting.take_all())
             self._show_hint()
             return
@@ -154,6 +175,9 @@ class Chat(Versions):
         """Before another conversation is shown, and at the end: keep what was typed."""
         self._opened += 1
         self.save_draft()
+        if self._between:
+            self._unsent.keep(self._opening, [*self._waiting.messages, self.composer.typed])
+        self._first = self._opening = None
         self._between = True
         self.composer.take()
         for group in ("follow", "send", "versions", "go-on", "earlier"):
@@ -351,7 +375,7 @@ class Chat(Versions):
             self.query_one("#hint", Static).update(Content(words))
 
     def show_title(self) -> None:
-        self.query_one(TitleBar).show(self.talk)
+        self.query_one(TitleBar).show(self.talk, opening=self._opening is not None)
 
     def tuned(self) -> None:
         """The conversation is asked with another system prompt, or other options."""
@@ -463,7 +487,7 @@ class Chat(Versions):
 
     def _load_draft(self) -> None:
         """What was typed here before, and after it what was typed while it was opened."""
-        self._between = False
+        self._between, self._opening = False, None
         meanwhile = self.composer.typed
         self.composer.put(self._unsent.load())
         if meanwhile.text:

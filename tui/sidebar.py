@@ -26,6 +26,8 @@ from hobnob.tui.records import Conversation
 
 UNTITLED = "Untitled"
 PINNED = "Pinned"
+OPEN_SIGN = "▸"
+"""Before the conversation that is open: a shade alone is not seen in every terminal."""
 
 
 class ConversationList(OptionList):
@@ -110,17 +112,20 @@ class Sidebar(Vertical):
         chosen = None if rows.highlighted is None else rows.get_option_at_index(rows.highlighted).id
         place = rows.scroll_y
         rows.clear_options()
-        rows.add_options(_options(self._shown, drawn[0]))
+        rows.add_options(_options(self._shown, drawn[0], self._current))
         if nothing and not self._shown:
-            rows.add_option(Option(Content.styled(nothing, "$muted"), disabled=True))
+            rows.add_option(Option(_heading(nothing), disabled=True))
         if chosen is not None:
             self._highlight(_nearest(chosen, before, self._shown))
             rows.scroll_to(y=place, animate=False)
         self.mark(self._current)
 
     def mark(self, conversation: str | None) -> None:
-        """Move the highlight to the open conversation, unless the user is choosing."""
-        self._current = conversation
+        """This is the open one: move the highlight there, unless the user is choosing."""
+        before, self._current = self._current, conversation
+        for one in self._shown if before != conversation else ():
+            if one.id in (before, conversation):
+                self.rows.replace_option_prompt(one.id, _row(one, conversation))
         if conversation is not None and not self.rows.has_focus:
             self._highlight(conversation)
 
@@ -181,7 +186,19 @@ def _nearest(
     return next((id for id in (*ids[at:], *reversed(ids[:at])) if id in left), None)
 
 
-def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Option]:
+def _heading(words: str) -> Content:
+    return Content.styled(f"  {words}", "$muted")
+
+
+def _row(one: Conversation, current: str | None) -> Content:
+    if one.id == current:
+        return Content.styled(f"{OPEN_SIGN} {title(one)}", "bold")
+    return Content(f"  {title(one)}")
+
+
+def _options(
+    conversations: Sequence[Conversation], today: dt.date, current: str | None
+) -> list[Option]:
     options: list[Option] = []
     heading = ""
     for one in conversations:
@@ -189,9 +206,9 @@ def _options(conversations: Sequence[Conversation], today: dt.date) -> list[Opti
         if name != heading:
             if heading:
                 options.append(Option(Content(""), disabled=True))
-            options.append(Option(Content.styled(name, "$muted"), disabled=True))
+            options.append(Option(_heading(name), disabled=True))
             heading = name
-        options.append(Option(Content(title(one)), id=one.id))
+        options.append(Option(_row(one, current), id=one.id))
     return options
 
 

@@ -20,9 +20,13 @@ class TitleBar(Horizontal):
         yield Static(id="tuning", markup=False)
         yield Static(id="model", markup=False)
 
-    def show(self, talk: Talk) -> None:
+    def show(self, talk: Talk, *, opening: bool = False) -> None:
+        """`opening`: a conversation is on its way here."""
         open = talk.conversation
-        words = sidebar.title(open) if open is not None else "New conversation"
+        if open is not None:
+            words = sidebar.title(open)
+        else:
+            words = "Opening the conversation…" if opening else "New conversation"
         if talk.temporary:
             words = f"Temporary, gone when you leave it: {words}"
         self.query_one("#title", Static).update(Content(words))

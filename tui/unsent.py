@@ -119,6 +119,16 @@ class Unsent:
         text = typed.full
         return Draft(text, self._key(text, instead_of), typed, instead_of)
 
+    def keep(self, id: str | None, typed: Sequence[Typed]) -> None:
+        """What was typed for a conversation that was left before it was open goes below its
+        draft; where that cannot be written, below the one of a new conversation."""
+        new = Typed.joined([one for one in typed if one.text])
+        for place in dict.fromkeys((id, None)) if new.text else ():
+            old = self._drafts.load(place)
+            whole = Typed.joined([old.as_typed, new]) if old.text else new
+            if self._drafts.save(place, Draft(whole.full, typed=whole)):
+                return
+
     async def reach(self) -> None:
         """Have the message read that was being edited here, if one was."""
         id = self._drafts.load_edit(self._talk.id).instead_of

@@ -81,11 +81,12 @@ def stop(entry: Entry) -> str:
 def rate(entry: Entry) -> str:
     """Tokens a second after the first one; empty where that is not known or noise."""
     usage, timings = entry.usage, entry.timings
-    if usage is None or timings is None or usage.completion_tokens < 2:
+    if usage is None or timings is None or timings.decode_s < SHORTEST_RATED_SECONDS:
         return ""
-    if timings.decode_s < SHORTEST_RATED_SECONDS:
-        return ""
-    return f"{(usage.completion_tokens - 1) / timings.decode_s:.1f}"
+    # Of a reply that was gone on with, what there was before took no time; an older server did
+    # not say how much that was.
+    tokens = timings.decoded or usage.completion_tokens
+    return f"{(tokens - 1) / timings.decode_s:.1f}" if tokens > 1 else ""
 
 
 def failure(entry: Entry) -> str:

@@ -71,6 +71,7 @@ class Generation:
         self._text = Detokenizer(piece, submit.sampling.stop)
         self._count = 0  # tokens of the reply so far, earlier lives included
         self._replayed: str | None = self._replay(submit.emitted) if submit.emitted else None
+        self._before = self._count  # of these, the ones of earlier lives
         self._arrived = self._admitted = self._prefilled = self._first = self._last = now
         self._gaps: list[float] = []
         self._was_admitted = self._drew = False
@@ -150,6 +151,7 @@ class Generation:
             completion_tokens=self._count,
             drafted=self._drafted,
             accepted=self._accepted,
+            decoded=self._count - self._before,
             **self._timings(),
         )
         return Output(

@@ -239,6 +239,7 @@ class Finish(msgspec.Struct, array_like=True, frozen=True):
     token_max_s: float = 0.0
     drafted: int = 0  # tokens that were guessed and computed; in this life, like the times
     accepted: int = 0  # of these, the ones that were drawn
+    decoded: int = 0  # of completion_tokens, the ones of this life
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):

@@ -48,6 +48,7 @@ async def test_a_reply_cut_by_the_limit_goes_on_as_another_version(tmp_path: Pat
         saved = await bench.saved(turn)
         assert (saved.text, saved.status) == (WHOLE, "completed")
         assert saved.tokens == [FIRST_TOKEN + n for n in range(4)]
+        assert (saved.usage["completion_tokens"], saved.timings["decoded"]) == (4, 2)
         kept = await bench.store.message(OWNER, cut.reply.id)
         assert (kept.text, kept.status) == (CUT, "length")
         conversation = await bench.store.conversation(OWNER, cut.conversation.id)

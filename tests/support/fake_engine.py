@@ -242,6 +242,7 @@ def _finish(run: FakeRun, reason: str) -> Finish:
         reason,
         prompt_tokens=len(run.submit.prompt),
         completion_tokens=run.at,
+        decoded=run.at - len(run.submit.emitted),
         prefill_s=0.5,
         first_decode_s=0.25,
     )

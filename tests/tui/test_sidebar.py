@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from pathlib import Path
 
 import pytest
 from fake_client import FakeClient
+from support_app import running, screen_text, send, until
 from support_documents import HOSTILE
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 
 from hobnob.tui.library import Library
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
-from hobnob.tui.records import Conversation
-from hobnob.tui.sidebar import Sidebar, day_name, title
+from hobnob.tui.records import Conversation, Hit
+from hobnob.tui.sidebar import OPEN_SIGN, Sidebar, day_name, title
 
 TODAY = dt.date(2026, 3, 15)
 
@@ -74,7 +77,7 @@ async def test_pinned_ones_stand_first_under_a_heading_of_their_own() -> None:
         sidebar = app.query_one(Sidebar)
         sidebar.show(talks, TODAY)
         rows = [sidebar.rows.get_option_at_index(n) for n in range(sidebar.rows.option_count)]
-        assert [str(one.prompt) for one in rows] == ["Pinned", "o", "", "Today", "n"]
+        assert [str(one.prompt).strip() for one in rows] == ["Pinned", "o", "", "Today", "n"]
 
 
 async def test_headings_move_on_with_the_day_though_nothing_changed() -> None:
@@ -85,7 +88,7 @@ async def test_headings_move_on_with_the_day_though_nothing_changed() -> None:
         sidebar = app.query_one(Sidebar)
         for today, heading in ((TODAY, "Today"), (TODAY + dt.timedelta(1), "Yesterday")):
             sidebar.show(talks, today)
-            assert str(sidebar.rows.get_option_at_index(0).prompt) == heading
+            assert str(sidebar.rows.get_option_at_index(0).prompt).strip() == heading
 
 
 @pytest.mark.parametrize("updated", [0, -1, 10**18, 253_402_300_800_000])
@@ -201,3 +204,35 @@ async def test_two_deletions_that_fall_due_together_are_each_done_once(
     assert asked == ["c0002", "c0003", "c0004"]
     assert [one.id for one in books.shown] == ["c0003", "c0001"]
     assert sorted(client.talks) == ["c0001", "c0003"]
+
+
+def marked(pilot: Pilot[int]) -> list[str]:
+    """What is marked in the list as the open conversation, by what is on the screen."""
+    signs = (row.partition(OPEN_SIGN)[2] for row in screen_text(pilot).split("\n"))
+    return [sign[:20].strip() for sign in signs if sign]
+
+
+async def test_the_open_conversation_has_a_sign_in_the_list_however_it_was_opened(
+    tmp_path: Path,
+) -> None:
+    client = FakeClient()
+    client.talk("Tides", "a", "b")
+    client.talk("Maps", "needle", "b")
+    async with running(client, tmp_path) as pilot:
+        await until(pilot, lambda: "Maps" in screen_text(pilot))
+        assert marked(pilot) == []
+        await send(pilot, "Rivers")
+        await until(pilot, lambda: marked(pilot) == ["Rivers"])
+        rows = pilot.app.screen._compositor.render_strips()
+        styles = [part.style for row in rows for part in row if "▸ Rivers" in part.text]
+        assert [bool(style and style.bold) for style in styles] == [True]
+        client.hits = [Hit("c0001", "c0001-m0", "Tides", "user", "a")]
+        await pilot.press("f3", *"a")
+        await until(pilot, lambda: pilot.app.screen.query_one("#hits").option_count > 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: marked(pilot) == ["Tides"])
+        await pilot.press("ctrl+s", "down")
+        await pilot.pause()
+        assert marked(pilot) == ["Tides"]  # wherever one looks
+        await pilot.press("escape", "ctrl+n")
+        await until(pilot, lambda: marked(pilot) == [])

@@ -9,9 +9,10 @@ from hobnob.tui import words
 from hobnob.tui.transcript import ASSISTANT, Entry
 
 
-def entry(tokens: int, seconds: float) -> Entry:
+def entry(tokens: int, seconds: float, new: int = 0) -> Entry:
     made = Entry("r", ASSISTANT)
-    made.usage, made.timings = Usage(10, 4, tokens), Timings(prefill_s=0.5, decode_s=seconds)
+    made.usage = Usage(10, 4, tokens)
+    made.timings = Timings(prefill_s=0.5, decode_s=seconds, decoded=new)
     return made
 
 
@@ -22,6 +23,13 @@ def test_a_rate_is_that_of_the_tokens_after_the_first() -> None:
         "first after 0.5 s",
         "101 tokens at 10.0/s",
     ]
+
+
+def test_the_rate_of_a_reply_that_was_gone_on_with_is_that_of_its_new_tokens() -> None:
+    continued = entry(996, 2.0, new=21)
+    assert words.rate(continued) == "10.0"
+    assert "996 tokens at 10.0/s" in words.footer(continued)
+    assert words.rate(entry(996, 2.0, new=1)) == ""
 
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(1, 1.0), (50, 0.099), (2, 0.0), (0, 5.0)])

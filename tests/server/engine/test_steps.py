@@ -295,7 +295,8 @@ def test_a_run_that_goes_on_ends_with_the_text_of_an_undisturbed_one(
     later.finish()
     assert whole.tokens["a"][:cut] + later.tokens["a"] == whole.tokens["a"]
     assert later.replayed["a"] + later.text["a"] == whole.text["a"]
-    assert later.finishes["a"][0].completion_tokens == 8
+    end = later.finishes["a"][0]
+    assert (end.completion_tokens, end.decoded) == (8, 8 - cut)
 
 
 def test_a_run_that_had_already_ended_ends_without_a_step() -> None:
