@@ -8,6 +8,9 @@ import pytest
 from fake_client import FakeClient
 from support_app import running, screen_text, until
 
+from hobnob.launch import needs_key
+from hobnob.tui.notice import ClientError
+
 HERE = "Everything stays on this machine"
 KEPT = "is on disk"
 
@@ -42,3 +45,16 @@ async def test_that_a_conversation_is_temporary_has_room_before_all_else(
     async with running(client, tmp_path, size=(columns, 30), temporary=True) as pilot:
         await until(pilot, lambda: "A-Mo" in screen_text(pilot) or columns == 40)
         await until(pilot, lambda: "Temporary, gone when you leave it" in screen_text(pilot))
+
+
+async def test_that_a_server_needs_another_key_is_said_in_full(tmp_path: Path) -> None:
+    client, words = FakeClient(), needs_key("http://203.0.113.9:7113", "another key")
+
+    async def refuse(**options):
+        raise ClientError("unauthorized", words)
+
+    client.conversations = refuse
+    async with running(client, tmp_path, size=(84, 30), url="http://203.0.113.9:7113") as pilot:
+        await until(pilot, lambda: "the key is not accepted" in screen_text(pilot))
+        shown = " ".join(row[33:].strip() for row in screen_text(pilot).split("\n"))
+        assert words in " ".join(shown.split())
