@@ -89,11 +89,7 @@ class Target:
         if address is not None:
             address = normalise_url(address)
             if secret is None:
-                raise LaunchError(
-                    f"The server at {address} needs a key: put it in HOBNOB_KEY "
-                    "(`hobnob key` on its machine prints it).",
-                    Exit.KEY,
-                )
+                raise LaunchError(needs_key(address), Exit.KEY)
         if secret is not None and not (secret.isascii() and secret.isprintable()):
             raise LaunchError("The key has characters that are not allowed in a key.", Exit.KEY)
         return cls(Paths.home(env), address, secret)
@@ -129,6 +125,13 @@ def normalise_url(text: str) -> str:
     shown = f"[{host}]" if ":" in host else host
     place = shown if port is None else f"{shown}:{port}"
     return f"{parts.scheme}://{place}{_base_path(parts.path)}"
+
+
+def needs_key(url: str, which: str = "a key") -> str:
+    return (
+        f"The server at {url} needs {which}: put it in HOBNOB_KEY "
+        "(`hobnob key` on its machine prints it)."
+    )
 
 
 def is_loopback(url: str) -> bool:

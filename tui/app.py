@@ -110,6 +110,7 @@ class HobnobApp(ListingApp, ComparingApp):
         vi: bool = False,
         own_themes: Sequence[Theme] = (),
         temporary: bool = False,
+        url: str | None = None,
     ) -> None:
         # Without colours there are none; Textual would make greys of them.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -119,7 +120,7 @@ class HobnobApp(ListingApp, ComparingApp):
         self._quit_asked = 0.0
         self._leaving = False
         self._early = EarlyKeys(typed)
-        self.line = Line()
+        self.line = Line(url)
         self.talk = Talk(self.line, system=system, options=options)
         self.library = Library(self.line)
         self.talk.clear(temporary=temporary)

@@ -42,7 +42,7 @@ from hobnob.tui.unsent import Unsent
 from hobnob.tui.versions import Asked, Versions
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
-from hobnob.tui.welcome import STARTER, WELCOME
+from hobnob.tui.welcome import Welcome
 
 DRAFT_PAUSE_SECONDS = 0.7
 LONG_SECONDS = 10.0
@@ -98,7 +98,7 @@ class Chat(Versions):
     def compose(self) -> ComposeResult:
         yield TitleBar()
         yield Static(id="banner", markup=False)
-        yield Static(WELCOME, id="welcome", markup=False)
+        yield Welcome()
         yield self._view
         yield self.find_bar
         yield Static(id="hint", markup=False)
@@ -383,12 +383,12 @@ class Chat(Versions):
         self._ask_outlook()
 
     def _show_welcome(self) -> None:
-        self.query_one("#welcome").display = not self.talk.entries
+        self.query_one(Welcome).show(self.talk)
         self.view.display = bool(self.talk.entries)
 
     def say_model(self, words: str, *, failed: bool, starter: bool) -> None:
         self.query_one(TitleBar).say_model(words, failed=failed)
-        self.query_one("#welcome", Static).update(Content(WELCOME + (STARTER if starter else "")))
+        self.query_one(Welcome).say_model(self.talk, starter=starter)
         self._ask_outlook()
 
     def _ask_outlook(self) -> None:

@@ -215,7 +215,7 @@ class Connection:
             raw = await _read(response)
             self._met = True
             if response.status_code >= 300:
-                raise _refusal(response, raw, self.url)
+                raise self._refusal(response, raw)
             if not raw:
                 return None
             try:
@@ -231,7 +231,7 @@ class Connection:
         try:
             async with self._exchange("GET", path, answer_s, {}) as response:
                 if response.status_code != 200:
-                    raise _refusal(response, await _read(response), self.url)
+                    raise self._refusal(response, await _read(response))
                 if _is_compressed(response):
                     raise _not_ours(self.url)
                 async for piece in response.aiter_raw():
@@ -254,7 +254,7 @@ class Connection:
                 yield response
                 return
             if response.status_code != 200:
-                raise _refusal(response, await _read(response), self.url)
+                raise self._refusal(response, await _read(response))
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "text/event-stream" or _is_compressed(response):
                 raise _not_ours(self.url)
@@ -282,6 +282,13 @@ class Connection:
             raise Dropped("the connection was lost") from None
         except httpx.InvalidURL:
             raise ClientError("bad_address", f"The address {url!r} cannot be used.") from None
+
+    def _refusal(self, response: httpx.Response, raw: bytes) -> ClientError:
+        if response.status_code == 401 and not self.local:
+            # The server's own words are for who writes a client.
+            message = launch.needs_key(self.url, "another key")
+            return ClientError("unauthorized", message, status=401)
+        return _refusal(response, raw, self.url)
 
     # ---- the local server ---------------------------------------------------------------------
 

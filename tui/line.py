@@ -23,7 +23,9 @@ Connect = Callable[[Callable[[Notice], None]], AbstractAsyncContextManager["Clie
 class Line:
     """Owned by the app; used from its event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None) -> None:
+        """`url`: the server that was named; None for the one of this machine."""
+        self.url = url
         self._opened = asyncio.Event()
         self._client: Client | None = None
         self._error: ClientError | None = None

@@ -82,7 +82,9 @@ class ListingApp(CopyingApp):
         try:
             await load()
         except ClientError as error:
-            self.say(error.message)
+            if error.code == "unauthorized":  # nothing will be answered: a line has no room for why
+                self.chat.say_trouble(error.message)
+            self.say("the key is not accepted" if error.code == "unauthorized" else error.message)
             return
         self._show_list()
 

@@ -98,6 +98,7 @@ def run(
         own_themes=own,
         typed=choice.typed,
         temporary=temporary,
+        url=target.url,
     )
     # What was imported stays to the end: without going through it a collection is no pause.
     gc.freeze()

@@ -87,6 +87,11 @@ class Talk:
         return self.conversation.id if self.conversation else None
 
     @property
+    def server(self) -> str | None:
+        """The address of the server where all is; None for the one of this machine."""
+        return self._line.url
+
+    @property
     def system(self) -> str | None:
         """The system prompt of a conversation that is still to be made."""
         return self._new.system

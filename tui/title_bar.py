@@ -16,6 +16,7 @@ class TitleBar(Horizontal):
         super().__init__(id="titlebar")
 
     def compose(self) -> ComposeResult:
+        yield Static("Temporary, gone when you leave it", id="temporary", markup=False)
         yield Static(id="title", markup=False)
         yield Static(id="tuning", markup=False)
         yield Static(id="model", markup=False)
@@ -27,8 +28,9 @@ class TitleBar(Horizontal):
             words = sidebar.title(open)
         else:
             words = "Opening the conversation…" if opening else "New conversation"
-        if talk.temporary:
-            words = f"Temporary, gone when you leave it: {words}"
+        if talk.temporary:  # which matters more than all else here, so it gets room first
+            words = "" if open is None else f": {words}"
+        self.set_class(talk.temporary, "temporary")
         self.query_one("#title", Static).update(Content(words))
         self.query_one("#tuning", Static).update(Content(talk.tuning.words))
 

@@ -720,3 +720,17 @@ async def test_a_server_elsewhere_is_not_started_again(server: FakeServer, tmp_p
     async with Connection(target) as line:
         with pytest.raises(ClientError, match="not started from here"):
             await line.restart(["--model", "b"])
+
+
+async def test_a_key_that_another_server_does_not_take_is_said_as_the_command_line_says_it(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    client = Client(Target(Paths.home({"HOBNOB_HOME": str(tmp_path)}), server.url, "not-the-key"))
+    async with client:
+        with pytest.raises(ClientError) as raised:
+            await client.conversations()
+    assert raised.value.code == "unauthorized"
+    assert raised.value.message == (
+        f"The server at {server.url} needs another key: put it in HOBNOB_KEY "
+        "(`hobnob key` on its machine prints it)."
+    )
