@@ -156,6 +156,9 @@ class MessageView(Growing, Widget, can_focus=True):
             return
         if self.entry.role == USER:
             made.whole = not made.whole
+            for around in self.ancestors:
+                if made.whole and isinstance(around, Widget):
+                    around.release_anchor()  # who opens it reads here, not at the end
         else:
             made.folded = not made.folded if made.folded is not None else self.entry.live
         self.sync()
