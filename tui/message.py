@@ -42,7 +42,7 @@ class MessageView(Growing, Widget, can_focus=True):
         Binding("m", "wish('go_on')", "More of a cut reply", id="message.go_on"),
         Binding("left", "wish('earlier')", "Version before", id="message.earlier"),
         Binding("right", "wish('later')", "Version after", id="message.later"),
-        Binding("o,enter", "fold", "Show or hide thoughts", id="message.fold"),
+        Binding("o,enter", "fold", "Open or close", id="message.fold"),
         Binding("up,k", "wish('up')", "Message above", id="message.up"),
         Binding("down,j", "wish('down')", "Message below", id="message.down"),
         Binding("g,home", "wish('first')", "First message", id="message.first"),
@@ -124,6 +124,9 @@ class MessageView(Growing, Widget, can_focus=True):
         if wanted is not self._wanted:
             self._places = None
         self._wanted, self._current = wanted, current
+        if current is not None and self._layout_rows is not None and not self._layout_rows.whole:
+            self._layout_rows.whole = True  # the match may be in what is not shown
+            self.sync()
         self._strips.clear()
         self.refresh()
 
@@ -149,10 +152,18 @@ class MessageView(Growing, Widget, can_focus=True):
         return self._places
 
     def action_fold(self) -> None:
+        """The thoughts of a reply; the rest of a long message."""
         made = self._layout_rows
-        if made is not None:
+        if made is None:
+            return
+        if self.entry.role == USER:
+            made.whole = not made.whole
+            for around in self.ancestors:
+                if made.whole and isinstance(around, Widget):
+                    around.release_anchor()  # who opens it reads here, not at the end
+        else:
             made.folded = not made.folded if made.folded is not None else self.entry.live
-            self.sync()
+        self.sync()
 
     def action_wish(self, what: str) -> None:
         self.post_message(self.Wish(self, what))
@@ -166,6 +177,7 @@ class MessageView(Growing, Widget, can_focus=True):
         made = self._layout_rows
         if made is None or made.width != max(width, 1):
             fresh = MessageRows(self.entry, width)
+            fresh.whole = self._current is not None if made is None else made.whole
             if made is not None:
                 fresh.folded = made.folded
             fresh.left_out = self.has_class("left-out")

@@ -17,6 +17,9 @@ from hobnob.tui.transcript import ASSISTANT, REASONING, USER, Entry, Part
 from hobnob.tui.wrap import shorten
 
 REASONING_LEAD = "│ "
+LONG_ROWS = 40
+"""A user's text of more rows (a paste, a file) shows its beginning until it is opened."""
+BEGINNING_ROWS = 20
 
 
 class PartRows:
@@ -100,6 +103,7 @@ class MessageRows:
         self.width = max(width, 1)
         self.rows: list[Row] = []
         self.folded: bool | None = None  # reasoning: None shows it only while it is written
+        self.whole = False  # a long text of a user: all of it is shown
         self.left_out = False  # not in the last prompt, for lack of room
         self.texts: list[tuple[int, int]] = []
         """Where the rows of its words are: the first and the last but one of each stretch."""
@@ -117,9 +121,9 @@ class MessageRows:
             if isinstance(part, ReasoningRows):
                 drawn = self._reasoning(part, last=number == len(self._parts) - 1)
             else:
-                drawn = part.rows
+                drawn = self._opened(part) if isinstance(part, UserRows) else part.rows
                 if number == 0:
-                    same = len(new) + kept
+                    same = len(new) + (kept if drawn is part.rows else 0)
             if new and drawn and number > 0:
                 new.append(EMPTY)
             if part.part.kind != REASONING:
@@ -186,6 +190,16 @@ class MessageRows:
         if folded:
             return [head]
         return [head, *part.drawn]
+
+    def _opened(self, part: UserRows) -> list[Row]:
+        if len(part.rows) <= LONG_ROWS:
+            return part.rows
+        if self.whole:
+            label, shown = "▾ only the beginning", part.rows
+        else:
+            label = f"▸ {len(part.rows) - BEGINNING_ROWS} more lines"
+            shown = part.rows[:BEGINNING_ROWS]
+        return [*shown, Row(((shorten(label, self.width), "fold"),), action="fold")]
 
     def foot(self) -> list[Row]:
         """What is going on, or how it ended, below an empty row."""

@@ -697,6 +697,19 @@ async def test_search_opens_the_conversation_at_the_message(
         assert focused.entry.id == "c0001-m50"
 
 
+async def test_a_long_message_is_opened_where_one_reads_it(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("a talk", "\n".join(f"line {n}" for n in range(435)), "Short.")
+    async with running(client, tmp_path, size=(90, 24), conversation="c0001") as pilot:
+        await until(pilot, lambda: "Short." in screen_text(pilot))
+        assert "415 more lines" in screen_text(pilot)
+        view = pilot.app.query(MessageView).first()
+        await pilot.click(view, offset=(5, 21))
+        await until(pilot, lambda: "line 21" in screen_text(pilot))
+        assert "line 15" in screen_text(pilot) and "line 434" not in screen_text(pilot)
+
+
 async def test_what_the_mouse_selects_is_marked(client: FakeClient, tmp_path: Path) -> None:
     client.talk("a talk", "How far is the moon?", "Far.")
     async with running(client, tmp_path, conversation="c0001") as pilot:

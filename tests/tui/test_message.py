@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
 from hobnob.server.wire import Status
+from hobnob.tui import finding
 from hobnob.tui.message import MessageView
 from hobnob.tui.transcript import Entry, Part, Phase
 
@@ -152,6 +153,40 @@ async def test_a_click_on_thoughts_shows_and_hides_them() -> None:
         await pilot.click(view, offset=(2, 1))
         await pilot.pause()
         assert any("because" in row.text for row in view.rows)
+
+
+async def test_a_long_message_shows_its_beginning_until_it_is_opened() -> None:
+    text = "\n".join(f"line {n}" for n in range(435))
+    entry = Entry("u", "user", [Part("text", text, ended=True)])
+    async with shown(entry) as (pilot, view):
+        assert [row.text for row in view.rows[-2:]] == ["line 19", "▸ 415 more lines"]
+        await pilot.click(view, offset=(3, len(view.rows) - 1))
+        await pilot.pause()
+        assert [row.text for row in view.rows[-2:]] == ["line 434", "▾ only the beginning"]
+        view.focus()
+        await pilot.press("o")
+        assert view.rows[-1].text == "▸ 415 more lines"
+        await pilot.press("o")
+        await pilot.resize_terminal(30, 24)
+        assert len(view.rows) > 400
+
+
+async def test_a_match_opens_the_long_message_that_it_is_in() -> None:
+    text = "\n".join(f"line {n}." for n in range(435))
+    entry = Entry("u", "user", [Part("text", text, ended=True)])
+    async with shown(entry) as (_, view):
+        wanted = finding.pattern("line 300.")
+        view.mark(wanted)
+        assert len(view.rows) < 30
+        view.mark(wanted, 0)
+        assert view.row_of_match(0) == 301
+
+
+@pytest.mark.parametrize("lines", [1, 40])
+async def test_a_message_that_is_not_long_is_shown_whole(lines: int) -> None:
+    entry = Entry("u", "user", [Part("text", "a\n" * (lines - 1) + "z", ended=True)])
+    async with shown(entry) as (_, view):
+        assert view.rows[-1].text == "z" and len(view.rows) == lines + 1
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 12, 300])
