@@ -83,7 +83,7 @@ def test_errors_of_others_pass() -> None:
 def test_nobody_else_maps_errors_of_sqlite() -> None:
     """Others may look at them (a lock to wait for, a check's finding) where it says so here."""
     allowed = {"gate.py": 0, "connection.py": 1, "writer.py": 1}
-    allowed |= {"upkeep.py": 2, "soundness.py": 1}
+    allowed |= {"upkeep.py": 3, "soundness.py": 1}
     for file in STORE.glob("*.py"):
         caught = re.findall(r"except [^:]*sqlite3\.", file.read_text())
         assert len(caught) == allowed.get(file.name, 0), file.name
