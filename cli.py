@@ -20,7 +20,9 @@ import typer
 
 from hobnob import __version__
 from hobnob.cli_arguments import (
+    Inline,
     Json,
+    Plain,
     Url,
     check_verb,
     group,
@@ -77,14 +79,6 @@ Options = Annotated[
         metavar="NAME VALUE",
         help="A sampling option; repeatable. Also --temperature, --seed, --max-tokens.",
     ),
-]
-Plain = Annotated[
-    bool,
-    typer.Option("--plain", help="The chat as lines of text, for screen readers (ACCESSIBLE=1)."),
-]
-Inline = Annotated[
-    bool,
-    typer.Option("--inline", help="The chat below its text, which the terminal itself scrolls."),
 ]
 
 

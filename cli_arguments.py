@@ -51,6 +51,14 @@ ConversationIds = Annotated[
     typer.Argument(metavar="ID…", help="Ids, or the first four characters or more of each."),
 ]
 
+Plain = Annotated[
+    bool,
+    typer.Option("--plain", help="The chat as lines of text, for screen readers (ACCESSIBLE=1)."),
+]
+Inline = Annotated[
+    bool,
+    typer.Option("--inline", help="The chat below its text, which the terminal itself scrolls."),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
