@@ -432,3 +432,23 @@ async def test_the_log_of_a_database_that_was_replaced_does_not_go_into_the_new_
     assert [m.text for m in await fresh.messages(ME, one.id)] == ["of the other", "yes"]
     await fresh.close()
     assert len(list(path.parent.glob("hobnob-2*.db-wal"))) == 1
+
+
+async def test_a_database_that_cannot_be_looked_at_is_not_saved_and_works_again_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await Store.open(path)
+    look = os.stat
+
+    def refuse(what: object, **how: object) -> os.stat_result:
+        if what == path:
+            raise PermissionError(13, "Permission denied")
+        return look(what, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(WriteFailed, match="Permission denied") as refused:
+        await said(store, "not now")
+    assert not isinstance(refused.value, Stale)
+    monkeypatch.undo()
+    await said(store, "now")
+    await store.close()

@@ -379,3 +379,18 @@ async def test_a_check_finds_dangling_references_and_broken_pages(path: Path) ->
 
 def test_the_clock_counts_utc_milliseconds() -> None:
     assert 1_700_000_000_000 < store_module.utc_ms() < 10_000_000_000_000
+
+
+async def test_a_check_of_the_index_ends_when_the_store_closes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "CHECK_INSTRUCTIONS", 100)
+    store = await Store.open(path)
+    for number in range(30):
+        await said(store, " ".join(f"w{number}x{n}" for n in range(300)))
+    await store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        assert upkeep.problems_of_index(conn) == []
+        with pytest.raises(Closed):
+            upkeep.problems_of_index(conn, stop=lambda: True)
+        assert upkeep.problems_of_index(conn) == []
