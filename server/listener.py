@@ -115,6 +115,12 @@ class PatientProtocol(H11Protocol):
         elif not self._headers.is_set:  # the next head has begun
             self._headers.set(HEADERS_SECONDS)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        over = self.cycle is None or self.cycle.response_complete
+        if over and not self._headers.is_set and self.conn.trailing_data[0]:
+            self._headers.set(HEADERS_SECONDS)  # the next head came with what is answered now
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._unread.set(STALL_SECONDS)

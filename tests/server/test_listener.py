@@ -162,7 +162,6 @@ async def test_a_later_request_that_is_begun_and_not_finished_is_closed(
     monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     monkeypatch.setattr(listener, "HEADERS_SECONDS", 0.2)
-    monkeypatch.setattr(listener, "KEEP_ALIVE_SECONDS", 1)
     whole, begun = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo"
     async with served(answers) as url, asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
