@@ -90,10 +90,9 @@ def history_export(
     from hobnob.tui import verbs
 
     chosen = None if every else ids
-    form: Literal["markdown", "json", "html"] = "json" if as_json else "markdown"
-    return verbs.export(
-        target_of(url), chosen, form="html" if as_html else form, branches=branches, file=file
-    )
+    form: Literal["markdown", "json", "html"]
+    form = "json" if as_json else "html" if as_html else "markdown"
+    return verbs.export(target_of(url), chosen, form=form, branches=branches, file=file)
 
 
 @history.command("rename")

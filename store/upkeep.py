@@ -27,14 +27,13 @@ ROOM_LEFT_BYTES = 32 * 1024 * 1024
 MERGE_PAGES = 256
 """Index pages merged in one transaction, so that other writes get in between."""
 
-
-Stop = Callable[[], bool]
-_CLOSED = "The store was closed meanwhile."
-
 COPY_PAGES = 1024
 """Copied at once: after so many it is asked whether to go on."""
 CHECK_INSTRUCTIONS = 100_000
 """Of SQLite's machine: after so many a check is asked whether to go on."""
+
+Stop = Callable[[], bool]
+_CLOSED = "The store was closed meanwhile."
 
 
 def _never() -> bool:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from fake_server import FakeServer
+    from support_cli import Cli
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -18,6 +23,24 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny_model import write_tiny  # in tests/support, which is on the path from here on
 
     return write_tiny(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    """The scripted server that clients are tested with."""
+    from fake_server import FakeServer
+
+    fake = FakeServer()
+    async with fake.running():
+        yield fake
+
+
+@pytest.fixture
+def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
+    """The real command, which asks it."""
+    from support_cli import Cli
+
+    return Cli(tmp_path / "home", server.url)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -41,18 +40,6 @@ from hobnob.tui.ask import SAME_SIGNAL_SECONDS
 
 EVENTS = f"/runs/{RUN}/events"
 MESSAGES = "/conversations/new/messages"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    fake = FakeServer()
-    async with fake.running():
-        yield fake
-
-
-@pytest.fixture
-def hobnob(server: FakeServer, tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "home", server.url)
 
 
 def sent(server: FakeServer) -> list[str]:

@@ -16,16 +16,14 @@ from textual.timer import EventTargetGone, Timer, TimerCallback
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    _Screen = Screen[Any]
+else:
+    _Screen = object
+
 BREATH_SECONDS = 0.004
 """At least so long after a frame: what was pressed while it was drawn reaches its widget."""
 UPDATES = "screen_update"
 """What Textual calls the timer of a screen's frames."""
-
-
-if TYPE_CHECKING:
-    _Screen = Screen[Any]
-else:
-    _Screen = object
 
 
 class FrameTimer(Timer):

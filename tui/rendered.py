@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hobnob.tui.blocks import Splitter
+from hobnob.tui.blocks import Block, Splitter
+from hobnob.tui.reply_text import Complete
 from hobnob.tui.rows import Row, render
 
 MOST_COLUMNS = 104
@@ -47,28 +48,24 @@ class Rendered:
     def __init__(self, columns: Callable[[], int], environ: Mapping[str, str]) -> None:
         """`columns` is asked for each block: the terminal may have another width by then."""
         self._columns = columns
-        self._splitter = Splitter()
-        self._taken = 0
+        self._complete = Complete(Splitter())
+        self._begun = False
         self._looks = _STYLES if environ.get("NO_COLOR") else _STYLES | _COLOURS
 
     def feed(self, text: str) -> str:
-        self._splitter.feed(text)
-        return self._new()
+        return self._drawn(self._complete.feed(text))
 
     def end(self) -> str:
-        """What is still open is all there is of it."""
-        self._splitter.close()
-        return self._new()
+        return self._drawn(self._complete.end())
 
-    def _new(self) -> str:
-        new = self._splitter.blocks[self._taken :]
+    def _drawn(self, blocks: list[Block]) -> str:
         width = max(1, min(self._columns() - 1, MOST_COLUMNS))  # no terminal wraps a full row
         lines = []
-        for number, block in enumerate(new, self._taken):
-            if block.gap and number:
+        for block in blocks:
+            if block.gap and self._begun:
                 lines.append("")
             lines += [self._line(row) for row in render(block, width)]
-        self._taken += len(new)
+            self._begun = True
         return "".join(f"{line}\n" for line in lines)
 
     def _line(self, row: Row) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hobnob.tui.blocks import CODE, Splitter
+from hobnob.tui.blocks import CODE, Block, Splitter
 
 
 class Form(Protocol):
@@ -23,28 +23,44 @@ class Whole:
         return ""
 
 
+class Complete:
+    """The blocks of a reply that is fed piece by piece, each once, when it is complete."""
+
+    def __init__(self, splitter: Splitter) -> None:
+        self._splitter = splitter
+        self._taken = 0
+
+    def feed(self, text: str) -> list[Block]:
+        self._splitter.feed(text)
+        return self._new()
+
+    def end(self) -> list[Block]:
+        """What a reply that was cut left open is all there is of it."""
+        self._splitter.close()
+        return self._new()
+
+    def _new(self) -> list[Block]:
+        new = self._splitter.blocks[self._taken :]
+        self._taken += len(new)
+        return new
+
+
 class CodeOnly:
     """The contents of the code blocks, each when it is complete, an empty line between them."""
 
     def __init__(self) -> None:
-        self._splitter = Splitter(show=str)
-        self._taken = 0
+        self._complete = Complete(Splitter(show=str))
         self.found = False
 
     def feed(self, text: str) -> str:
-        self._splitter.feed(text)
-        return self._new()
+        return self._text(self._complete.feed(text))
 
     def end(self) -> str:
-        """What a reply that was cut left open is code too."""
-        self._splitter.close()
-        return self._new()
+        return self._text(self._complete.end())
 
-    def _new(self) -> str:
-        new = self._splitter.blocks[self._taken :]
-        self._taken += len(new)
+    def _text(self, blocks: list[Block]) -> str:
         text = ""
-        for block in new:
+        for block in blocks:
             if block.kind == CODE and block.lines:
                 text += ("\n" if self.found else "") + block.text + "\n"
                 self.found = True
