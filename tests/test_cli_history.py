@@ -161,6 +161,16 @@ async def test_all_are_exported_however_many_pages_they_fill(
     assert [text.count(f"question {number}\n") for number in range(5)] == [1] * 5
 
 
+async def test_a_page_for_a_browser_has_every_conversation(edge: Edge, history: History) -> None:
+    for number in range(2):
+        await said(edge.store, f"question {number}", "**yes**")
+    page = await history("export", "--all", "--html")
+    assert (page.code, page.err) == (0, "")
+    assert page.out.startswith("<!doctype html>") and page.out.endswith("</body></html>\n")
+    assert page.out.count("<strong>yes</strong>") == 2 and "question 1" in page.out
+    assert (await history("export", "--all", "--html", "--json")).code == Exit.USAGE
+
+
 async def test_a_time_that_no_calendar_has_keeps_no_conversation_from_being_read(
     edge: Edge, history: History, tmp_path: Path
 ) -> None:
