@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,18 @@ async def uncovered(pilot: Pilot[Any]) -> None:
     await pilot.pause(0.2)
 
 
+@asynccontextmanager
+async def reading(
+    client: FakeClient, tmp_path: Path, count: int, at: int
+) -> AsyncIterator[tuple[Pilot[int], TranscriptView]]:
+    """The app with so many messages, opened at one of them."""
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        await view.show(entries("new", count), at)
+        await until(pilot, lambda: f"new {at} " in screen_text(pilot))
+        yield pilot, view
+
+
 COVERS = pytest.mark.parametrize("cover", [ModalScreen, Screen])
 """A dialog, which lets the chat shine through, and a screen of its own."""
 
@@ -145,10 +159,7 @@ COVERS = pytest.mark.parametrize("cover", [ModalScreen, Screen])
 async def test_the_last_of_several_messages_gone_to_behind_a_dialog_is_in_view(
     cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
 ) -> None:
-    async with running(client, tmp_path, conversation="c0001") as pilot:
-        view = await opened(pilot)
-        await view.show(entries("new", 200), 50)
-        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+    async with reading(client, tmp_path, 200, 50) as (pilot, view):
         pilot.app.push_screen(cover())
         await pilot.pause()
         await view.go_to(150)
@@ -163,10 +174,7 @@ async def test_the_last_of_several_messages_gone_to_behind_a_dialog_is_in_view(
 async def test_a_message_gone_to_behind_a_dialog_is_in_view_also_where_the_terminal_is_resized(
     cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
 ) -> None:
-    async with running(client, tmp_path, conversation="c0001") as pilot:
-        view = await opened(pilot)
-        await view.show(entries("new", 200), 50)
-        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+    async with reading(client, tmp_path, 200, 50) as (pilot, view):
         pilot.app.push_screen(cover())
         await pilot.pause()
         await pilot.resize_terminal(60, 20)
@@ -201,10 +209,7 @@ async def test_what_is_read_stays_in_view_where_the_terminal_is_resized_behind_a
 async def test_who_went_to_the_end_behind_a_dialog_is_there(
     cover: type[Screen[Any]], client: FakeClient, tmp_path: Path
 ) -> None:
-    async with running(client, tmp_path, conversation="c0001") as pilot:
-        view = await opened(pilot)
-        await view.show(entries("new", 60), 50)
-        await until(pilot, lambda: "new 50 " in screen_text(pilot))
+    async with reading(client, tmp_path, 60, 50) as (pilot, view):
         pilot.app.push_screen(cover())
         await pilot.pause()
         await view.go_to(45)
@@ -235,10 +240,7 @@ async def test_a_screen_that_has_room_for_all_for_a_moment_changes_nothing_of_wh
 async def test_a_screen_that_became_higher_has_later_messages_to_scroll_to(
     client: FakeClient, tmp_path: Path
 ) -> None:
-    async with running(client, tmp_path, conversation="c0001") as pilot:
-        view = await opened(pilot)
-        await view.show(entries("new", 200), 100)
-        await until(pilot, lambda: "new 100 " in screen_text(pilot))
+    async with reading(client, tmp_path, 200, 100) as (pilot, view):
         await pilot.resize_terminal(120, 150)
         await until(pilot, lambda: at_the_top(pilot) in ("new 99", "new 100"))
         await until(pilot, lambda: view.max_scroll_y > view.scroll_y)
