@@ -12,15 +12,18 @@ from hobnob.server import wire
 from hobnob.server.context import Item
 from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.errors import Conflict
-from hobnob.store.values import LIVE, Message
+from hobnob.store.values import LIVE, Message, Said
 
 
-def items(system: str | None, branch: Sequence[Message], vocab_hash: str) -> list[Item]:
+def items(system: str | None, branch: Sequence[Message | Said], vocab_hash: str) -> list[Item]:
     """Raises Conflict while a reply on the branch is still being written."""
     found = [Item(ChatMessage("system", system))] if system else []
     for message in branch:
         if message.role == "user":
             found.append(Item(ChatMessage("user", message.text), message.id))
+            continue
+        if isinstance(message, Said):
+            found.append(Item(ChatMessage("assistant", message.text), message.id))
             continue
         if message.status in LIVE:
             raise Conflict("The reply before is still being written: wait for it, or cancel it.")

@@ -7,8 +7,9 @@ Reads the store and asks the engine's text thread; changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 from hobnob.server import continuing, history, sampling_options
@@ -37,7 +38,7 @@ from hobnob.server.requests import (
 )
 from hobnob.server.sampling_options import Options
 from hobnob.store.store import Store
-from hobnob.store.values import Message
+from hobnob.store.values import Message, Said
 
 LOADING_RETRY_SECONDS = 5
 
@@ -119,6 +120,19 @@ class Intake:
         text = request.instructions or ""
         self._check_size(len(text.encode("utf-8", "replace")), "instructions")
 
+    def _check_history(self, history: Sequence[Said]) -> None:
+        """Together they have the bound of one message, as those of a completion."""
+        if history and (history[-1].role != "assistant" or not _takes_turns(history)):
+            raise InvalidRequest(
+                "history: the user's messages and the replies in turn, from one of the user to a "
+                "reply.",
+                param="history",
+            )
+        if not all(one.text.strip() for one in history):
+            raise EmptyPrompt("A message of the history is empty.", param="history")
+        sizes = (len(one.text.encode("utf-8", "replace")) for one in history)
+        self._check_size(sum(sizes), "history")
+
     def _check_size(self, size: int, param: str) -> None:
         limit = self._settings.max_text_bytes
         if size > limit:
@@ -130,10 +144,11 @@ class Intake:
             if request.parent not in (None, ROOT):
                 raise InvalidRequest("A new conversation has no message to answer.", param="parent")
             self.check_system(request.system)
+            self._check_history(request.history)
             sampling_options.check(request.settings)
             system = _system(request, request.system)
             layers = [request.settings, request.options]
-            return await self._prepare(system, [], request.text, layers, None)
+            return await self._prepare(system, request.history, request.text, layers, None)
         conversation = await self._store.conversation(request.owner, request.conversation)
         leaf = conversation.head if request.parent is None else request.parent
         branch: list[Message] = []
@@ -233,7 +248,7 @@ class Intake:
     async def _prepare(
         self,
         system: str | None,
-        branch: list[Message],
+        branch: Sequence[Message | Said],
         new_text: str | None,
         layers: list[Mapping[str, Any]],
         parent: str | None,
@@ -273,6 +288,11 @@ class Intake:
         """Never more than a quarter of the window: history is worth more than a long reply."""
         wanted = options.sampling.max_tokens or self._settings.reply_tokens
         return max(min(wanted, n_ctx // 4), 1)
+
+
+def _takes_turns(history: Sequence[Said]) -> bool:
+    roles = cycle(("user", "assistant"))
+    return all(one.role == role for one, role in zip(history, roles, strict=False))
 
 
 def _system(request: TurnRequest | ReplyRequest, usual: str | None) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hobnob.server.engine.protocol import ChatMessage
+from hobnob.store.values import Said
 
 ROOT = "root"
 """As `TurnRequest.parent`: a first message of the conversation (an edited one, for instance)."""
@@ -29,6 +30,7 @@ class TurnRequest:
     title: str | None = None  # None: made from the text
     settings: Mapping[str, Any] = field(default_factory=dict)
     temporary: bool = False  # the new conversation is in no list and goes with who holds it
+    history: Sequence[Said] = ()  # what the new conversation begins with, before `text`
     idempotency_key: str | None = None
     interactive: bool = True
 
@@ -47,7 +49,13 @@ class TurnRequest:
             self.title,
             dict(self.settings),
             self.temporary,
+            [(one.role, one.text) for one in self.history],
         )
+
+    @property
+    def first_text(self) -> str:
+        """The user's first words of the conversation, where it is a new one."""
+        return self.history[0].text if self.history else self.text
 
 
 @dataclass(frozen=True, slots=True)

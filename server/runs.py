@@ -178,9 +178,8 @@ class Runs:
         self._check_open()
         prepared = await self._intake.turn(request)
         new_run = beginning.new_run(prepared, request)
-
         new = request.conversation is None
-        title = title_from(request.text) if request.title is None else request.title
+        title = title_from(request.first_text) if request.title is None else request.title
 
         async def begin() -> Turn:
             return await self._store.begin_turn(
@@ -194,6 +193,7 @@ class Runs:
                 system=request.system if new else None,
                 settings=dict(request.settings) if new else None,
                 temporary=new and request.temporary,
+                history=request.history if new else (),
             )
 
         return await self._store_and_enter(prepared, begin)

@@ -69,15 +69,18 @@ def listing(
     before: int | None,
     query: str | None,
     pinned: bool | None,
+    title: str | None = None,
 ) -> list[Conversation]:
     """Newest change first; with a query, those whose title or messages match it; with `pinned`
-    only those that are, or are not. Never temporary ones."""
+    only those that are, or are not; with `title` those called so. Never temporary ones."""
     where, parameters = "c.owner = ? AND c.temporary = 0", [owner]
     if query is not None and query.strip():
         found, values = search.conversations_where(conn, owner, query)
         where, parameters = f"{where} AND {found}", [owner, *values]
     if pinned is not None:
         where = f"{where} AND c.pinned = {int(pinned)}"
+    if title is not None:
+        where, parameters = f"{where} AND c.title = ?", [*parameters, rows.one_line(title)]
     if before is not None:
         where = f"{where} AND c.change < {int(before)}"
     sql = f"{_COLUMNS} WHERE {where} ORDER BY c.change DESC LIMIT {int(limit)}"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hobnob.store import log, rows
-from hobnob.store.values import LIVE, RUNNING, BadParent, Message, NotFound, RunEnd
+from hobnob.store.values import LIVE, RUNNING, BadParent, Message, NotFound, RunEnd, Said
 
 _COLUMNS = """
     SELECT m.id, c.id AS conversation, p.id AS parent, m.role, m.text, m.blocks, m.status,
@@ -103,6 +103,19 @@ def rows_of(conn: sqlite3.Connection, rows: Sequence[int]) -> list[Message]:
     return [_value(conn, row, tokens=False) for row in found.fetchall()]
 
 
+def insert_said(
+    conn: sqlite3.Connection, conversation: int, said: Sequence[Said], *, now: int
+) -> int | None:
+    """A conversation's beginning, each message after the one before. Returns the last one's row."""
+    before: int | None = None
+    for one in said:
+        blocks = [{"type": "text", "text": one.text}]
+        before = _insert(
+            conn, conversation, before, one.role, "completed", blocks, None, None, now, id=one.id
+        )
+    return before
+
+
 def insert_user(
     conn: sqlite3.Connection, conversation: int, parent: int | None, text: str, *, now: int
 ) -> int:
@@ -153,13 +166,15 @@ def _insert(
     model: str | None,
     vocab_hash: str | None,
     now: int,
+    *,
+    id: str | None = None,
 ) -> int:
     text = rows.searchable(rows.text_of(blocks))
     (n,) = conn.execute(
         "INSERT INTO messages (id, conversation, parent, role, status, model, created_at, text,"
         " blocks, vocab_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING n",
         (
-            rows.new_id(),
+            id or rows.new_id(),
             conversation,
             parent,
             role,

@@ -43,6 +43,7 @@ from hobnob.store.values import (
     Page,
     Replies,
     Run,
+    Said,
     Stale,
     Turn,
 )
@@ -151,12 +152,13 @@ class Store:
         before: int | None = None,
         query: str | None = None,
         pinned: bool | None = None,
+        title: str | None = None,
     ) -> list[Conversation]:
-        """Newest change first, below the change number `before`; those that match the query, and
-        with `pinned` only those that are, or are not."""
+        """Newest change first, below the change number `before`; those that match the query, with
+        `pinned` only those that are, or are not, and with `title` only those called exactly so."""
         return await self._db.read(
             lambda c: conversations.listing(
-                c, owner, limit=limit, before=before, query=query, pinned=pinned
+                c, owner, limit=limit, before=before, query=query, pinned=pinned, title=title
             )
         )
 
@@ -243,18 +245,19 @@ class Store:
         system: str | None = None,
         settings: dict[str, Any] | None = None,
         temporary: bool = False,
+        history: Sequence[Said] = (),
     ) -> Turn:
         """The user's message, the reply's row and the run, in one transaction.
 
         `parent` is the reply that the message follows, None for one without (a new root: the
         first message, or another version of it). Without a conversation it is created as well,
-        with system and settings, `temporary` or not. The title is set where there is none. The
-        reply becomes the conversation's head, unless it is `aside` and there is one. A known
-        idempotency key gives the earlier turn, or KeyReused if its request was another. Raises
-        BadParent.
+        with system and settings, `temporary` or not, and with `history`, which the message then
+        follows. The title is set where there is none. The reply becomes the conversation's head,
+        unless it is `aside` and there is one. A known idempotency key gives the earlier turn, or
+        KeyReused if its request was another. Raises BadParent.
         """
         place = conversation or NewConversation(
-            system=system, settings=settings, temporary=temporary
+            system=system, settings=settings, temporary=temporary, history=history
         )
         now = self._clock()
         return await self._change(

@@ -21,6 +21,7 @@ from hobnob.store.values import (
     NewRun,
     NotFound,
     RunEnd,
+    Said,
     Turn,
 )
 
@@ -36,6 +37,7 @@ class NewConversation:
     system: str | None = None
     settings: dict[str, Any] | None = None
     temporary: bool = False
+    history: Sequence[Said] = ()  # what was said before the turn
 
 
 def begin_turn(
@@ -56,7 +58,7 @@ def begin_turn(
         if parent is not None:
             raise NotFound("There is no such message in a new conversation.")
         place = _new_conversation(conn, owner, conversation, title, now)
-        before = None
+        before = messages.insert_said(conn, place, conversation.history, now=now)
     else:
         place = conversations.find(conn, owner, conversation)
         before = _parent(conn, place, parent, "assistant")

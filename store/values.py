@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hobnob.store.rows import new_id
+
 LOCAL_OWNER = "local"
 
 QUEUED = "queued"
@@ -101,6 +103,16 @@ class Message:
     usage: dict[str, Any] | None = None
     timings: dict[str, Any] | None = None
     run: str | None = None  # public id of the run that wrote a reply
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message that a new conversation begins with; no run of ours wrote it. The id is what it
+    will be stored under, so that it has a name before."""
+
+    role: str  # user | assistant
+    text: str
+    id: str = field(default_factory=new_id)
 
 
 @dataclass(frozen=True, slots=True)

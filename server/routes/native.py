@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
@@ -23,16 +23,20 @@ from hobnob.server.runs import Runs
 from hobnob.server.streams import EventStream, native
 from hobnob.server.temporary import Temporary
 from hobnob.store.store import Store
-from hobnob.store.values import LOCAL_OWNER, Conversation, Message, Run, Turn
+from hobnob.store.values import LOCAL_OWNER, Conversation, Message, Run, Said, Turn
 
 NEW = "new"
 """In place of a conversation's id: make one with this first message."""
 
 MAX_TITLE_CHARS = 500
 MAX_PAGE = 500
+MAX_HISTORY = 4096
+"""Messages that a new conversation may begin with, as many as `/v1` takes."""
+
 MAX_QUERY_CHARS = 1000
 LARGEST_INTEGER = 2**63 - 1
 
+_OF_NEW = frozenset({"system", "title", "settings", "temporary", "history"})
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 Title = Annotated[str, Field(max_length=MAX_TITLE_CHARS)]
@@ -61,6 +65,16 @@ class ConversationChanges(Body):
     pinned: bool = False
 
 
+class Earlier(Body):
+    """A message of the history that a new conversation begins with."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+History = Annotated[list[Earlier], Field(max_length=MAX_HISTORY)]
+
+
 class NewMessage(Body):
     text: str
     parent: str | None = None
@@ -72,6 +86,7 @@ class NewMessage(Body):
     system: str | None = None
     settings: dict[str, Any] | None = None
     temporary: bool = False
+    history: History = []
 
 
 class NewReply(Body):
@@ -91,6 +106,7 @@ class Draft(Body):
     options: dict[str, Any] = {}
     system: str | None = None
     settings: dict[str, Any] | None = None
+    history: History = []
 
 
 class NativeRoutes:
@@ -118,6 +134,7 @@ class NativeRoutes:
         add("/runs/{id}", self.run, methods=["GET"])
         add("/runs/{id}/cancel", self.cancel, methods=["POST"])
         add("/runs/{id}/events", self.events, methods=["GET"])
+        add("/messages/{id}", self.message, methods=["GET"])
         add("/search", self.search, methods=["GET"])
         return router
 
@@ -129,9 +146,10 @@ class NativeRoutes:
         before: Cursor = None,
         q: Annotated[str | None, Query(max_length=MAX_QUERY_CHARS)] = None,
         pinned: bool | None = None,
+        title: Annotated[str | None, Query(max_length=MAX_TITLE_CHARS)] = None,
     ) -> Response:
         found = await self._store.conversations(
-            LOCAL_OWNER, limit=limit, before=before, query=q, pinned=pinned
+            LOCAL_OWNER, limit=limit, before=before, query=q, pinned=pinned, title=title
         )
         return JSONResponse({"conversations": [conversation_json(one) for one in found]})
 
@@ -186,6 +204,10 @@ class NativeRoutes:
             }
         )
 
+    async def message(self, id: str) -> Response:
+        """For whoever has a message's id and nothing else."""
+        return JSONResponse(message_json(await self._store.message(LOCAL_OWNER, id)))
+
     async def tree(self, id: str) -> Response:
         """Every message of all branches, in the order of writing."""
         found = await self._store.conversation(LOCAL_OWNER, id)
@@ -212,6 +234,7 @@ class NativeRoutes:
             title=body.title,
             settings=_settings(body),
             temporary=body.temporary,
+            history=_said(body.history),
             idempotency_key=_key(idempotency_key),
             interactive=body.interactive,
         )
@@ -273,6 +296,7 @@ class NativeRoutes:
             options=body.options,
             system=body.system,
             settings=_settings(body),
+            history=_said(body.history),
         )
         return JSONResponse(plan_json(await self._runs.plan(request)))
 
@@ -291,7 +315,7 @@ class NativeRoutes:
         """The conversation's whole id (a prefix of it is taken too); None for a new one."""
         if id == NEW:
             return None
-        given = sorted(body.model_fields_set & {"system", "title", "settings", "temporary"})
+        given = sorted(body.model_fields_set & _OF_NEW)
         if given:
             raise errors.InvalidRequest(
                 f"{given[0]}: only a new conversation takes this here; change it with PATCH.",
@@ -349,6 +373,10 @@ def _key(value: str | None) -> str | None:
             "Idempotency-Key: 1 to 255 visible ASCII characters.", param="Idempotency-Key"
         )
     return value
+
+
+def _said(history: list[Earlier]) -> list[Said]:
+    return [Said(one.role, one.text) for one in history]
 
 
 def _settings(body: NewConversation | ConversationChanges | NewMessage | Draft) -> dict[str, Any]:
