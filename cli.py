@@ -20,9 +20,13 @@ import typer
 
 from hobnob import __version__
 from hobnob.cli_arguments import (
+    Continue,
     Inline,
     Json,
+    ModelName,
+    Options,
     Plain,
+    System,
     Url,
     check_verb,
     group,
@@ -34,6 +38,7 @@ from hobnob.cli_arguments import (
     text_of,
     usage,
 )
+from hobnob.cli_ask import ask
 from hobnob.cli_completion import completion
 from hobnob.cli_history import history
 from hobnob.cli_paths import paths
@@ -59,28 +64,6 @@ models = group("The models on this machine.")
 app.add_typer(history, name="history")
 app.add_typer(models, name="models")
 
-Words = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", show_default=False)]
-Continue = Annotated[
-    bool,
-    typer.Option(
-        "-c", "--continue", help="Go on with this terminal's last conversation, or the newest."
-    ),
-]
-System = Annotated[str | None, typer.Option("-s", "--system", help="The system prompt.")]
-ModelName = Annotated[
-    str | None,
-    typer.Option("-m", "--model", metavar="NAME|PATH", help="See `hobnob models list`."),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--option",
-        metavar="NAME VALUE",
-        help="A sampling option; repeatable. Also --temperature, --seed, --max-tokens.",
-    ),
-]
-
 
 @app.callback(invoke_without_command=True)
 def root(
@@ -91,119 +74,7 @@ def root(
         raise typer.Exit()
 
 
-@app.command()
-def ask(
-    words: Words = None,
-    continue_last: Continue = False,
-    conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="Go on with this one.")
-    ] = None,
-    system: System = None,
-    model: ModelName = None,
-    option: Options = None,
-    as_json: Json = False,
-    no_stream: Annotated[
-        bool, typer.Option("--no-stream", help="Print the reply when it is complete.")
-    ] = False,
-    fail_on_truncation: Annotated[
-        bool, typer.Option("--fail-on-truncation", help="Exit 4 when the reply was cut.")
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option("--resume", metavar="RUN", help="Print what is not printed of a reply."),
-    ] = None,
-    printed: Annotated[
-        int | None,
-        typer.Option("--printed", metavar="BYTES", min=0, help="With --resume: what you have."),
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help="Print the reply's events, a JSON object a line.")
-    ] = False,
-    code: Annotated[
-        bool, typer.Option("--code", help="Print the contents of its code blocks only.")
-    ] = False,
-    render: Annotated[
-        bool,
-        typer.Option("--render", help="On a terminal: draw its Markdown, block after block."),
-    ] = False,
-    count: Annotated[
-        bool, typer.Option("--count", help="Send nothing: count the prompt's tokens.")
-    ] = False,
-    temporary: Annotated[
-        bool, typer.Option("--temporary", help="Delete the conversation when it has been answered.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No notices on stderr.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", hidden=True)] = False,
-    inline: Annotated[bool, typer.Option("--inline", hidden=True)] = False,
-    url: Url = None,
-    bare: Annotated[bool, typer.Option("--bare", hidden=True)] = False,
-) -> int:
-    """Ask one question and print the reply.
-
-    Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
-    Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
-    """
-    if bare and not words and resume is None and (on_terminal() or plain or inline):
-        given = url, continue_last, conversation, system, model, option
-        return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
-    if plain or inline:
-        raise usage("--plain and --inline open the chat, which takes no prompt.")
-    if temporary and (continue_last or conversation or resume):
-        raise usage("--temporary begins a conversation of its own.")
-    if as_json + events + code + render > 1:
-        raise usage("--json, --events, --code and --render are four forms: choose one.")
-    if render and printed is not None:
-        raise usage("--printed counts the bytes of a reply that is not rendered.")
-    if events and (no_stream or printed):
-        raise usage("--events prints all events as they come.")
-    if count and (events or code or render or resume):
-        raise usage("--count sends nothing, so there is no reply to print.")
-    if count and system is not None and (continue_last or conversation):
-        raise usage("--count takes a system prompt for a new conversation only.")
-    from hobnob.launch import Target
-    from hobnob.tui import ask as asking
-    from hobnob.tui.plain import Notes
-    from hobnob.tui.stdin import join, read_stdin
-
-    target, options = Target.choose(url), sampling(option)
-    if resume is None:
-        prompt = join(words or [], read_stdin(Notes(quiet=quiet).say))
-    elif words or continue_last or conversation or system or model or option:
-        raise usage("--resume takes no prompt: the reply it names has one.")
-    else:
-        prompt = ""
-    if count:
-        from hobnob.tui import verbs
-
-        return verbs.count(
-            target,
-            prompt,
-            conversation=conversation,
-            continue_last=continue_last,
-            system=text_of(system),
-            options=options,
-            model=model,
-            as_json=as_json,
-        )
-    question = asking.Question(
-        prompt=prompt,
-        system=text_of(system),
-        options=options,
-        model=model,
-        continue_last=continue_last,
-        conversation=conversation,
-        resume=resume,
-        printed=printed,
-        as_json=as_json,
-        events=events,
-        code=code,
-        render=render,
-        stream=not no_stream,
-        fail_on_truncation=fail_on_truncation,
-        quiet=quiet,
-        temporary=temporary,
-    )
-    return asking.ask(target, question)
+app.command()(ask)
 
 
 @app.command()
@@ -222,10 +93,10 @@ def chat(
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
     given = url, continue_last, conversation, system, model, option
-    return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
+    return open_chat(*given, plain=plain, inline=inline, temporary=temporary)
 
 
-def _open_chat(
+def open_chat(
     url: str | None,
     continue_last: bool,
     conversation: str | None,

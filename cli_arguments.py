@@ -51,6 +51,27 @@ ConversationIds = Annotated[
     typer.Argument(metavar="ID…", help="Ids, or the first four characters or more of each."),
 ]
 
+Continue = Annotated[
+    bool,
+    typer.Option(
+        "-c", "--continue", help="Go on with this terminal's last conversation, or the newest."
+    ),
+]
+System = Annotated[str | None, typer.Option("-s", "--system", help="The system prompt.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option("-m", "--model", metavar="NAME|PATH", help="See `hobnob models list`."),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="NAME VALUE",
+        help="A sampling option; repeatable. Also --temperature, --seed, --max-tokens.",
+    ),
+]
+
 Plain = Annotated[
     bool,
     typer.Option("--plain", help="The chat as lines of text, for screen readers (ACCESSIBLE=1)."),

@@ -23,13 +23,14 @@ from hobnob.exits import Exit
 from hobnob.launch import Target
 from hobnob.server import wire
 from hobnob.server.wire import Event, Status
-from hobnob.tui import here
+from hobnob.tui import here, meant, schema
 from hobnob.tui.client import Client
 from hobnob.tui.modes import Mode, choose
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, OutputClosed, OutputFailed, print_json
 from hobnob.tui.printed import Printed
+from hobnob.tui.question import Question
 from hobnob.tui.records import Run, Turn
 from hobnob.tui.reply_text import CodeOnly, Form, Whole
 
@@ -46,28 +47,6 @@ _GONE = ("unreachable", "not_running", "server_stopping")
 
 TEMPORARY_TITLE = "(temporary)"
 """So that the history says what it is that could not be deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the command line asks for. With `resume` (a run's id) there is no prompt."""
-
-    prompt: str = ""
-    system: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    model: str | None = None
-    continue_last: bool = False
-    conversation: str | None = None
-    resume: str | None = None
-    printed: int | None = None  # bytes of the resumed reply that are printed already
-    as_json: bool = False
-    events: bool = False  # print the run's events, a JSON object a line, and nothing else
-    code: bool = False  # print the contents of the code blocks only
-    render: bool = False  # on a terminal: its Markdown drawn, block after block
-    stream: bool = True
-    fail_on_truncation: bool = False
-    quiet: bool = False
-    temporary: bool = False  # delete the (new) conversation at the end, whatever it was
 
 
 @dataclass(slots=True)
@@ -186,20 +165,22 @@ class _Ask:
             return question.resume
         if question.model is not None and not self._started:
             await _check_model(client, question.model)
-        conversation = await self._conversation(client)
+        place = await meant.place(client, question, self._target.paths.terminals_dir)
         system = question.system
-        if conversation is not None and system is not None:
-            await client.update_conversation(conversation, system=system)
+        if place.conversation is not None and system is not None:
+            await client.update_conversation(place.conversation, system=system)
             system = None
-        title = TEMPORARY_TITLE if question.temporary else None
+        title = TEMPORARY_TITLE if question.temporary else question.name
         self._sending = asyncio.ensure_future(
             client.send(
-                conversation,
+                place.conversation,
                 question.prompt,
-                options=question.options,
+                parent=place.parent,
+                options=question.sent_options,
                 system=system,
                 title=title,
                 temporary=question.temporary,
+                history=question.history,
             )
         )
         # Shielded: if we are interrupted now, the run must still become known to be cancelled.
@@ -210,13 +191,6 @@ class _Ask:
         else:
             self._holding = asyncio.create_task(_hold(client, turn.conversation.id))
         return turn.run.id
-
-    async def _conversation(self, client: Client) -> str | None:
-        if self._question.conversation is not None:
-            return (await client.conversation(self._question.conversation)).id
-        if not self._question.continue_last:
-            return None
-        return await here.newest(client, self._target.paths.terminals_dir)
 
     def _note_run(self, run: Run) -> None:
         self._reply.run = run.id
@@ -341,15 +315,22 @@ class _Ask:
         if reply.status == Status.LENGTH:
             limit = "context window" if reply.stop_reason == wire.StopReason.CONTEXT else "limit"
             self._notes.say(f"The reply was cut: the token {limit} was reached")
-            return Exit.TRUNCATED if self._question.fail_on_truncation else Exit.OK
+            return Exit.TRUNCATED if self._question.fail_on_truncation else self._in_form()
         if reply.status == Status.COMPLETED:
-            return Exit.OK
+            return self._in_form()
         if reply.status == Status.CANCELLED:
             self._notes.say("The reply was cancelled")
             return Exit.CANCELLED
         error = reply.error or {"code": reply.status, "message": "The reply failed."}
         self._notes.error(error["message"])
         return Exit.REFUSED if reply.status == Status.REFUSED else exits.for_code(error["code"])
+
+    def _in_form(self) -> Exit:
+        """Where JSON was asked for, a part of it must not be taken for the whole."""
+        if self._question.schema is None or schema.is_whole("".join(self._parts)):
+            return Exit.OK
+        self._notes.say("The reply is not the whole JSON that the schema asks for")
+        return Exit.SCHEMA
 
     def _finish(self, code: Exit) -> Exit:
         """The JSON, whatever happened; otherwise the line end that a terminal needs."""

@@ -109,10 +109,11 @@ class Client:
         before: int | None = None,
         query: str | None = None,
         pinned: bool | None = None,
+        title: str | None = None,
     ) -> list[Conversation]:
         """Newest change first. `before` is the `change` of the last one of the page before. With
-        `pinned` only those that are, or are not."""
-        params: dict[str, str | int] = {"limit": limit}
+        `pinned` only those that are, or are not; with `title` those called exactly so."""
+        params: dict[str, str | int] = {"limit": limit, **_given(title=title)}
         if pinned is not None:
             params["pinned"] = str(pinned).lower()
         if before is not None:
@@ -174,6 +175,11 @@ class Client:
         """Every message of all branches."""
         return records.tree(await self._line.json("GET", f"{_conversation(id)}/tree"))
 
+    async def message(self, id: str) -> Message:
+        """One message, of whatever conversation it is."""
+        _check(id, "message")
+        return build(Message, await self._line.json("GET", f"/messages/{quote(id, safe='')}"))
+
     async def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         raw = await self._line.json("GET", "/search", params={"q": query, "limit": limit})
         return [build(Hit, one) for one in items(raw, "hits")]
@@ -211,12 +217,14 @@ class Client:
         settings: Mapping[str, Any] | None = None,
         title: str | None = None,
         temporary: bool = False,
+        history: Sequence[tuple[str, str]] = (),
         key: str | None = None,
     ) -> Turn:
         """Post a user message; its reply is read with `stream(turn.run.id)`.
 
         None starts a new conversation, with `system`, `settings` and `title` if given (on an
-        existing one, change them with `update_conversation`); a `temporary` one is in no list and
+        existing one, change them with `update_conversation`) and with `history` before the message,
+        the roles and texts of what was said elsewhere; a `temporary` one is in no list and
         is deleted a little after nobody holds it any more (see `hold`). `parent` answers another
         message than the conversation's head; "root" begins a new branch. `instructions` are the
         system prompt of this reply alone; a reply `aside` does not become the conversation's head.
@@ -232,6 +240,7 @@ class Client:
             settings=settings,
             title=title,
             temporary=temporary or None,
+            history=_said(history),
         )
         raw = await self._line.json(
             "POST",
@@ -333,11 +342,19 @@ class Client:
         options: Mapping[str, Any] | None = None,
         system: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        history: Sequence[tuple[str, str]] = (),
     ) -> dict[str, Any]:
         """What `send` with the same arguments would put into the prompt, and leave out; a
         records.Plan as JSON."""
         path = f"{_conversation(conversation or 'new')}/plan"
-        body = _given(text=text, parent=parent, options=options, system=system, settings=settings)
+        body = _given(
+            text=text,
+            parent=parent,
+            options=options,
+            system=system,
+            settings=settings,
+            history=_said(history),
+        )
         return await self._object("POST", path, body=body)
 
     async def warm(self, conversation: str) -> None:
@@ -390,6 +407,10 @@ def _an_object(raw: Any) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ClientError("bad_answer", "The server's answer is odd: expected an object.")
     return raw
+
+
+def _said(history: Sequence[tuple[str, str]]) -> list[dict[str, str]] | None:
+    return [{"role": role, "text": text} for role, text in history] or None
 
 
 def _conversation(id: str) -> str:

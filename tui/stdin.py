@@ -1,4 +1,4 @@
-"""The prompt of a one-shot question, from the arguments and stdin, as text that can be sent."""
+"""The prompt of a one-shot question, from the arguments, stdin and files, as text to be sent."""
 
 from __future__ import annotations
 
@@ -52,13 +52,25 @@ def argument(word: str) -> str:
         raise PromptError("An argument has a lone surrogate in it.") from None
 
 
-def decode(data: bytes) -> str:
-    """Stdin as text: UTF-8, or what its byte order mark says. Raises PromptError."""
+def decode(data: bytes, what: str = "Stdin") -> str:
+    """Bytes as text: UTF-8, or what their byte order mark says. Raises PromptError."""
     mark, encoding = next((one for one in _BOMS if data.startswith(one[0])), (b"", "utf-8"))
     try:
         return data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
-        raise PromptError(_not_text("Stdin", error, encoding, len(mark))) from None
+        raise PromptError(_not_text(what, error, encoding, len(mark))) from None
+
+
+def read_file(name: str) -> str:
+    """All of a file as text, which may be a pipe. Raises PromptError."""
+    try:
+        with open(name, "rb") as file:
+            data = file.read(MAX_STDIN_BYTES + 1)
+    except OSError as error:
+        raise PromptError(f"{name} cannot be read: {error.strerror}.") from None
+    if len(data) > MAX_STDIN_BYTES:
+        raise PromptError(f"{name} is larger than {MAX_STDIN_BYTES} bytes.")
+    return decode(data, name)
 
 
 def read_stdin(waiting: Callable[[str], None]) -> str | None:

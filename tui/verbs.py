@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import Any, Literal, TypeVar
 
 from hobnob.exits import Exit, ExitError
 from hobnob.launch import Target
-from hobnob.tui import exchange, here
+from hobnob.tui import exchange, here, meant
 from hobnob.tui.client import Client
 from hobnob.tui.moment import moment
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument, require_model
 from hobnob.tui.plain import Notes, Output, print_json
+from hobnob.tui.question import Question
 from hobnob.tui.records import Conversation, Hit, Message
 from hobnob.tui.whole_file import replacing
 
@@ -76,29 +77,24 @@ def show(target: Target, id: str, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def count(
-    target: Target,
-    prompt: str,
-    *,
-    conversation: str | None,
-    continue_last: bool,
-    system: str | None,
-    options: Mapping[str, Any],
-    model: str | None,
-    as_json: bool,
-) -> Exit:
+def count(target: Target, question: Question) -> Exit:
     """What `ask` would send, without sending it."""
-    if model is not None:
-        check_model(target, model)
+    if question.model is not None:
+        check_model(target, question.model)
 
     async def work(client: Client) -> dict[str, Any]:
-        place = conversation
-        if place is None and continue_last:
-            place = await here.newest(client, target.paths.terminals_dir)
-        return await client.plan(place, prompt, options=options, system=system)
+        place = await meant.place(client, question, target.paths.terminals_dir)
+        return await client.plan(
+            place.conversation,
+            question.prompt,
+            parent=place.parent,
+            options=question.sent_options,
+            system=question.system,
+            history=question.history,
+        )
 
-    found = _once(target, work, model=model)
-    if as_json:
+    found = _once(target, work, model=question.model)
+    if question.as_json:
         print_json(found)
     else:
         _print("\n".join(_plan_lines(found)))

@@ -212,7 +212,11 @@ class FakeServer:
                 found = self.conversations
                 if (pinned := request.query.get("pinned")) is not None:
                     found = [one for one in found if one.get("pinned", False) == (pinned == "true")]
+                if (title := request.query.get("title")) is not None:
+                    found = [one for one in found if one.get("title") == title]
                 return {"conversations": found}
+            case "GET", ["messages", id]:
+                return next((one for one in self.messages if one["id"] == id), None)
             case "GET", ["search"]:
                 hit = {"conversation": CONVERSATION, "message": REPLY, "snippet": "a \x02hit\x03"}
                 return {"hits": [hit]}
