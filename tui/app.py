@@ -57,14 +57,6 @@ NARROW_COLUMNS = 84
 """Below this the list of conversations is only shown when it is asked for."""
 CROWDED_COLUMNS = 130
 """The same while the panel is open."""
-KEYS = (
-    "Enter send",
-    "Ctrl+J new line",
-    "Esc stop",
-    "Ctrl+S list",
-    "Ctrl+P commands",
-    "F1 keys",
-)
 
 
 class Desk(Framed, Screen[None]):
@@ -144,7 +136,7 @@ class HobnobApp(ListingApp, ComparingApp):
             yield self.CHAT(*ours, vi=self._vi, first=self._conversation)
             yield Panel(self.line, lambda: self.talk.live, lambda: self.connection_words)
         with Horizontal(id="statusbar"):
-            yield KeyBar(KEYS)
+            yield KeyBar(self.CHAT.key_hints)
             yield Static("", id="connection", markup=False)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
