@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hobnob.server import continuing, history, sampling_options
+from hobnob.server import continuing, history, response_format, sampling_options
 from hobnob.server.context import MIN_REPLY_TOKENS, Item, Plan, plan
 from hobnob.server.continuing import Kept
 from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
@@ -203,7 +203,8 @@ class Intake:
         kept = continuing.kept_of(reply, run, text.vocab_hash)
         if kept.text and not kept.tokens:
             kept = replace(kept, tokens=await self._engine.tokenize(kept.text, inside=True))
-        options = self._resolve([conversation.settings, kept.options, request.options], text)
+        layers = [conversation.settings, kept.options, request.options]
+        options = await self._checked(layers, text)
         if any(stop in kept.text for stop in options.sampling.stop):
             raise InvalidRequest("The reply has one of the stop strings already.", param="stop")
         system = conversation.system if kept.instructions is None else kept.instructions
@@ -222,7 +223,7 @@ class Intake:
         """Given messages are taken as they are: what does not fit is refused, not trimmed."""
         started = _now()
         text = await self._engine.text()
-        options = self._resolve([request.options], text)
+        options = await self._checked([request.options], text)
         prompt = await self._engine.render(request.messages)
         n_ctx = expected_n_ctx(self._engine.status, text)
         if len(prompt) + 1 > n_ctx:
@@ -240,7 +241,7 @@ class Intake:
     ) -> Prepared:
         started = _now()
         text = await self._engine.text()
-        options = self._resolve(layers, text)
+        options = await self._checked(layers, text)
         items = history.items(system, branch, text.vocab_hash)
         if new_text is not None:
             items.append(Item(ChatMessage("user", new_text)))
@@ -261,6 +262,13 @@ class Intake:
             exact=options.sampling.reproducible and self._engine.status.exact(options.exact),
             parent=parent,
         )
+
+    async def _checked(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
+        """As `_resolve`; raises InvalidRequest too for a form that cannot be held to."""
+        options = self._resolve(layers, text)
+        if options.sampling.response_format:
+            await asyncio.to_thread(response_format.check, options.sampling.response_format)
+        return options
 
     def _resolve(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
         return sampling_options.resolve(
