@@ -2,7 +2,8 @@
 
 What a form forbids is out from the beginning (constraint.py). Then the samplers run in the order
 of llama.cpp's default chain (common/common.h and common/sampling.cpp there): logit bias, penalties,
-DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw. Adaptive-p replaces the draw; mirostat replaces everything but bias and temperature.
+DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw. Adaptive-p replaces the
+draw; mirostat replaces everything but bias and temperature.
 Temperature 0 takes the most likely token that is left; equal logits are ordered by id.
 
 The random number for the i-th generated token is u = n / 2**53, where n is the first 53 bits of
