@@ -23,7 +23,10 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 def _blocks(value: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for block in value:
-        if not isinstance(block.get("type"), str) or not isinstance(block.get("text", ""), str):
+        otherwise = None if block.get("type") == "text" else ""
+        if not isinstance(block.get("type"), str) or not isinstance(
+            block.get("text", otherwise), str
+        ):
             raise wrong("each block has a type, and a text that is one")
     _plain(value)
     return value
@@ -38,7 +41,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{20}\Z")]
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")]
 Time = Annotated[int, Field(ge=FIRST_MS, le=LAST_MS)]
 Blocks = Annotated[list[dict[str, Any]], AfterValidator(_blocks)]
 Values = Annotated[dict[str, Any], AfterValidator(_plain)]

@@ -104,7 +104,11 @@ def test_a_conversation_of_chatgpt_with_its_versions(tmp_path: Path) -> None:
         ),
     )
     ready = the_one(read(tmp_path, [one]))
-    assert said(ready) == [("user", "How long?"), ("assistant", "3 minutes"), ("assistant", "4 min")]
+    assert said(ready) == [
+        ("user", "How long?"),
+        ("assistant", "3 minutes"),
+        ("assistant", "4 min"),
+    ]
     question, first, second = ready.body["messages"]
     assert first["parent"] == second["parent"] == question["id"]
     assert ready.body["head"] == second["id"]

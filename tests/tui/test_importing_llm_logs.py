@@ -92,9 +92,9 @@ def test_the_log_of_older_versions(made: Made) -> None:
 
 
 def test_the_log_of_newer_versions_is_a_tree(made: Made) -> None:
-    ref = json.dumps({"text_ref": [{"literal": "of "}, {"fragment": 1}]})
+    ref = json.dumps({"text_ref": [{"literal": "of "}, {"fragment": 2}]})
     script = f"""
-    INSERT INTO fragments (id, content) VALUES (1, 'a novel');
+    INSERT INTO fragments (id, content) VALUES (2, 'a novel');
     INSERT INTO messages (hash, parent_hash, role) VALUES ('s', NULL, 'system'),
         ('q', 's', 'user'), ('a', 'q', 'assistant'), ('b', 'q', 'assistant'),
         ('t', 'a', 'tool'), ('a2', 't', 'assistant');

@@ -95,7 +95,7 @@ def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
 def _is_block(one: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(one.get("type"), str):
         return False
-    return isinstance(one.get("text", ""), str)
+    return isinstance(one.get("text", None if one["type"] == "text" else ""), str)
 
 
 def _time(value: Any, left_out: Counter[str]) -> int | None:
