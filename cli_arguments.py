@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hobnob.launch import Target
 
 VERBS = frozenset("ask chat serve stop status history models key paths doctor completion".split())
-SUBVERBS = frozenset("backup export list pin rename restore rm search show unpin".split())
+SUBVERBS = frozenset("backup export import list pin rename restore rm search show unpin".split())
 _SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
 _NAMED = {f"--{name.replace('_', '-')}": name for name in ("temperature", "seed", "max_tokens")}
 """Sampling options that are looked for under names of their own."""

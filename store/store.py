@@ -18,6 +18,7 @@ from hobnob.store import (
     changes,
     comparisons,
     conversations,
+    imports,
     log,
     messages,
     pages,
@@ -137,6 +138,15 @@ class Store:
                     c, owner, title=title, system=system, settings=settings, now=now
                 ),
             )
+        )
+
+    async def import_conversation(
+        self, owner: str, conversation: Conversation, messages: Sequence[Message]
+    ) -> bool:
+        """One from a file, with its ids and times; False, and nothing written, where there is one
+        of that id. Raises IdTaken, BadParent."""
+        return await self._change(
+            lambda c: imports.insert(c, owner, conversation, messages), durable=True
         )
 
     async def conversation(self, owner: str, id: str) -> Conversation:

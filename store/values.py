@@ -39,6 +39,10 @@ class KeyReused(StoreError):
     """The idempotency key was used before with another request."""
 
 
+class IdTaken(StoreError):
+    """A message that is imported has the id of one that is there already."""
+
+
 class BadParent(StoreError):
     """Such a message cannot follow that one: users follow replies, replies follow users."""
 

@@ -148,6 +148,15 @@ class Client:
         """Only the fields given change: title, system, settings, head, pinned."""
         return build(Conversation, await self._line.json("PATCH", _conversation(id), body=changes))
 
+    async def import_conversation(self, whole: Mapping[str, Any]) -> tuple[Conversation, bool]:
+        """One from a file, as `POST /conversations/import` takes it; False with the one that is
+        there already under its id."""
+        raw = await self._line.json(
+            "POST", "/conversations/import", body=whole, answer_s=UPKEEP_SECONDS
+        )
+        answer = _an_object(raw)
+        return build(Conversation, answer.get("conversation")), answer.get("imported") is True
+
     async def delete_conversation(self, id: str) -> None:
         """Gone for good, its running replies cancelled."""
         await self._line.json("DELETE", _conversation(id), repeatable=False)
