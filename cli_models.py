@@ -181,7 +181,7 @@ def _say_pulled(paths: Sequence[Path], *, as_json: bool) -> int:
 
 @models.command("rm")
 def models_rm(
-    name: Annotated[
+    model: Annotated[
         str,
         typer.Argument(metavar="NAME", show_default=False, help="As `hobnob models list` has it."),
     ],
@@ -200,7 +200,7 @@ def models_rm(
     places = model_removal.where_to_look(paths.config_file, os.environ)
     # These are this machine's files: whatever HOBNOB_URL names, its own server may have one open.
     in_use = verbs.model_in_use(Target(paths))
-    removal = model_removal.plan(name, places, in_use)
+    removal = model_removal.plan(model, places, in_use)
     for file in removal.files:
         notes.text(f"{file}")
     frees = hub_download.gigabytes(removal.frees)

@@ -42,27 +42,27 @@ def roles_list(as_json: Json = False) -> int:
 
 @roles.command("show")
 def roles_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    role: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     as_json: Json = False,
 ) -> int:
     """The text of a role."""
     from hobnob.tui.plain import Output, print_json
     from hobnob.tui.roles import Roles
 
-    role = Roles.home().read(name)
+    found = Roles.home().read(role)
     if as_json:
         print_json(
             {
-                "name": role.name,
-                "about": role.about,
-                "model": role.model,
-                "options": dict(role.options),
-                "text": role.text,
+                "name": found.name,
+                "about": found.about,
+                "model": found.model,
+                "options": dict(found.options),
+                "text": found.text,
             }
         )
     else:
         output = Output.stdout()
-        output.write_now(role.text)
+        output.write_now(found.text)
         output.end_now()
     return Exit.OK
 

@@ -27,7 +27,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_TOKEN_BYTES = 4096
 CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
 
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TRUE = {"1", "ON", "YES", "TRUE"}
 
@@ -113,7 +113,7 @@ def look(client: httpx.Client, account: Account, wanted: hub_files.Wanted) -> Re
     except (ValueError, RecursionError):
         raise _odd(account) from None
     commit = answer.get("sha") if isinstance(answer, dict) else None
-    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
         raise _odd(account)
     siblings = answer.get("siblings")
     found = [_file(one) for one in siblings] if isinstance(siblings, list) else []
@@ -129,7 +129,7 @@ def _file(raw: Any) -> RemoteFile | None:
     digest = large.get("sha256") or raw.get("blobId")
     if not isinstance(path, str) or not hub_files.is_inside(path) or type(size) is not int:
         return None
-    whole = isinstance(digest, str) and (_SHA256 if large else _COMMIT).fullmatch(digest)
+    whole = isinstance(digest, str) and (_SHA256 if large else COMMIT).fullmatch(digest)
     return RemoteFile(path, size, str(digest)) if whole and size >= 0 else None
 
 

@@ -23,7 +23,16 @@ from typing import BinaryIO
 import httpx
 
 from hobnob.exits import Exit, ExitError
-from hobnob.hub import Account, HubError, RemoteFile, Repository, Unreachable, reaching, require
+from hobnob.hub import (
+    COMMIT,
+    Account,
+    HubError,
+    RemoteFile,
+    Repository,
+    Unreachable,
+    reaching,
+    require,
+)
 
 PIECE_BYTES = 1024 * 1024
 SPARE_BYTES = 64 * 1024 * 1024
@@ -76,25 +85,29 @@ class Cache:
 
     def name(self, revision: str, commit: str) -> None:
         """As what the commit is known to others."""
+        if revision == commit:
+            return
         ref = self.folder / "refs" / revision
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(commit)
 
     def known(self, revision: str) -> dict[str, int]:
         """Files that are there of a revision, with their sizes, as far as is known here."""
-        try:
-            commit = (self.folder / "refs" / revision).read_text().strip()
-        except (OSError, ValueError):
-            return {}
-        top = self.folder / "snapshots" / commit
-        if not commit or "/" in commit or not top.is_dir():
-            return {}
+        top = self.place(self._commit(revision), "")
         files = (Path(at, name) for at, _, names in os.walk(top) for name in names)
         sizes = {str(file.relative_to(top)): _size(file) for file in files}
         return {path: size for path, size in sizes.items() if size is not None}
 
     def path_of(self, revision: str, path: str) -> Path:
-        return self.place((self.folder / "refs" / revision).read_text().strip(), path)
+        return self.place(self._commit(revision), path)
+
+    def _commit(self, revision: str) -> str:
+        """The one that the revision was when it was fetched; or it is one itself."""
+        try:
+            commit = (self.folder / "refs" / revision).read_text().strip()
+        except (OSError, ValueError):
+            return revision
+        return commit if COMMIT.fullmatch(commit) else revision
 
 
 def fetch(

@@ -328,6 +328,7 @@ def test_offline_nothing_is_asked_and_what_is_there_is_found(
     fake.asked.clear()
     monkeypatch.setenv("HF_HUB_OFFLINE", "yes")
     assert models("pull", fake.repo).out == "nice-Q4_K_M\n"
+    assert models("pull", fake.repo, "--revision", COMMIT).out == "nice-Q4_K_M\n"
     assert models("pull", f"{fake.repo}:Q8_0").code == Exit.UNREACHABLE
     assert fake.asked == []
 
