@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from fake_hub import COMMIT, FakeHub, git_digest
-from support_cli import COMMAND
+from support_cli import COMMAND, Cli
 from support_gguf import gguf
+from support_session import Session
 
 from hobnob import cli, hub, hub_download
 from hobnob.exits import Exit
@@ -439,3 +440,13 @@ def test_on_a_terminal_it_asks(
     said = models("rm", "mine")
     assert said.code == 0 and "Delete mine for good" in said.err
     assert (own / "mine.gguf").exists() == stays
+
+
+async def test_on_a_terminal_it_shows_how_far_it_is(cache: Path, fake: FakeHub) -> None:
+    user = Cli(cache.parents[2] / "home")
+    names = ("HOME", "HF_HOME", "HF_ENDPOINT", "NO_PROXY")
+    env = {name: os.environ[name] for name in names}
+    async with Session(user, "models", "pull", fake.repo, env=env) as session:
+        await session.until("of 5.12 MB (")
+        await session.until("nice-Q4_K_M\r\n")
+        assert await session.ends() == 0
