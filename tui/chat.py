@@ -307,8 +307,7 @@ class Chat(Compacting):
         return True
 
     def deleted_elsewhere(self) -> None:
-        gone = f"{GONE} Ctrl+N begins a new one."
-        self.say_trouble(gone if self.talk.temporary else DELETED)
+        self.say_trouble(f"{GONE} Ctrl+N begins a new one." if self.talk.temporary else DELETED)
 
     @work(group="go-on")
     async def _go_on(self) -> None:
