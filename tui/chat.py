@@ -20,7 +20,8 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from hobnob.tui.clean import clean
-from hobnob.tui.commands import COMMANDS, matching
+from hobnob.tui.commands import command_of, matching
+from hobnob.tui.compacting import Compacting
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
@@ -39,7 +40,7 @@ from hobnob.tui.temporary import GONE
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.unsent import Unsent
-from hobnob.tui.versions import Asked, Versions
+from hobnob.tui.versions import Asked
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import Welcome
@@ -51,7 +52,7 @@ NOT_HERE = "The message that you are editing is in another version. Esc leaves t
 STRAYED = "The message that you were editing is not here. What you wrote is in the input."
 
 
-class Chat(Versions):
+class Chat(Compacting):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
         Binding("alt+w", "waiting", "Messages that wait", id="chat.waiting", priority=True),
@@ -61,7 +62,7 @@ class Chat(Versions):
         """A turn was accepted or has ended: the list of conversations may look different."""
 
     class Command(Message):
-        """A / command of the app was typed."""
+        """A / command of the app was typed, if need be with a word after it."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -210,7 +211,7 @@ class Chat(Versions):
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         text, edit = event.text, self._unsent.edit
-        if text.strip() in COMMANDS:
+        if command_of(text) is not None:
             if edit is None:
                 self.composer.take()
             else:  # it goes on after the command
@@ -306,8 +307,7 @@ class Chat(Versions):
         return True
 
     def deleted_elsewhere(self) -> None:
-        gone = f"{GONE} Ctrl+N begins a new one."
-        self.say_trouble(gone if self.talk.temporary else DELETED)
+        self.say_trouble(f"{GONE} Ctrl+N begins a new one." if self.talk.temporary else DELETED)
 
     @work(group="go-on")
     async def _go_on(self) -> None:

@@ -122,6 +122,18 @@ def check_model(target: Target, wanted: str) -> None:
     require_model(found.get("model") or {}, wanted)
 
 
+def model_in_use(target: Target) -> Path | None:
+    """The file that a running server answers with; None where none runs."""
+    try:
+        found = once(target, Client.status, start=False)
+    except ClientError as error:
+        if error.code in ("not_running", "unreachable"):
+            return None
+        raise
+    path = _part(found, "model").get("path")
+    return Path(path) if isinstance(path, str) and path else None
+
+
 def search(target: Target, query: str, *, limit: int, as_json: bool) -> Exit:
     hits = once(target, lambda client: client.search(query, limit=limit))
     if as_json:
@@ -161,7 +173,7 @@ def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool
             return
         for line in _lines_of(chosen):
             notes.say(line)
-        if confirm and not await asyncio.to_thread(_agreed, f"Delete {_number(chosen)} for good?"):
+        if confirm and not await asyncio.to_thread(agreed, f"Delete {_number(chosen)} for good?"):
             return
         for one in chosen:
             with _passing_over_deleted(True):
@@ -305,10 +317,10 @@ def _print(text: str) -> None:
 
 
 def _confirmed(conversation: Conversation) -> bool:
-    return _agreed(f"Delete {conversation_line(conversation)}?")
+    return agreed(f"Delete {conversation_line(conversation)}?")
 
 
-def _agreed(question: str) -> bool:
+def agreed(question: str) -> bool:
     Notes().question(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
