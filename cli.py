@@ -23,6 +23,7 @@ from hobnob.cli_arguments import (
     Inline,
     Json,
     Plain,
+    RoleName,
     Url,
     check_verb,
     group,
@@ -36,7 +37,9 @@ from hobnob.cli_arguments import (
 )
 from hobnob.cli_completion import completion
 from hobnob.cli_history import history
+from hobnob.cli_models import models
 from hobnob.cli_paths import paths
+from hobnob.cli_roles import in_role, roles
 from hobnob.exits import Exit, ExitError
 
 HELP = """Chat with a local model.
@@ -47,7 +50,7 @@ hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
 command | hobnob "…"   the data first, then the question
 
 \b
-hobnob -c, -m, -s, -o and more: hobnob chat --help, hobnob ask --help
+hobnob -c, -m, -s, -r, -o and more: hobnob chat --help, hobnob ask --help
 
 \b
 A prompt that begins with a dash needs --:   hobnob -- "-5 + 3 = ?"
@@ -55,9 +58,9 @@ A prompt that is a command's name needs ask: hobnob ask history
 """
 
 app = group(HELP)
-models = group("The models on this machine.")
 app.add_typer(history, name="history")
 app.add_typer(models, name="models")
+app.add_typer(roles, name="roles")
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", show_default=False)]
 Continue = Annotated[
@@ -99,6 +102,7 @@ def ask(
         str | None, typer.Option("--conversation", metavar="ID", help="Go on with this one.")
     ] = None,
     system: System = None,
+    role: RoleName = None,
     model: ModelName = None,
     option: Options = None,
     as_json: Json = False,
@@ -143,6 +147,7 @@ def ask(
     Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
     Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
     """
+    system, model, option = in_role(role, system, model, option)
     if bare and not words and resume is None and (on_terminal() or plain or inline):
         given = url, continue_last, conversation, system, model, option
         return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
@@ -211,6 +216,7 @@ def chat(
     continue_last: Continue = False,
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID")] = None,
     system: System = None,
+    role: RoleName = None,
     model: ModelName = None,
     option: Options = None,
     plain: Plain = False,
@@ -221,6 +227,7 @@ def chat(
     url: Url = None,
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
+    system, model, option = in_role(role, system, model, option)
     given = url, continue_last, conversation, system, model, option
     return _open_chat(*given, plain=plain, inline=inline, temporary=temporary)
 
@@ -352,14 +359,6 @@ def key() -> int:
         )
     print(secret)
     return Exit.OK
-
-
-@models.command("list")
-def models_list(as_json: Json = False, url: Url = None) -> int:
-    """The models that were found, the one in use marked."""
-    from hobnob.tui import verbs
-
-    return verbs.models(target_of(url), as_json=as_json)
 
 
 @app.command()

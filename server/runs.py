@@ -178,7 +178,6 @@ class Runs:
         self._check_open()
         prepared = await self._intake.turn(request)
         new_run = beginning.new_run(prepared, request)
-
         new = request.conversation is None
         title = title_from(request.text) if request.title is None else request.title
 
@@ -190,6 +189,7 @@ class Runs:
                 text=request.text,
                 run=new_run,
                 aside=request.aside,
+                about=request.about,
                 title=title,  # of use only where there is none yet
                 system=request.system if new else None,
                 settings=dict(request.settings) if new else None,

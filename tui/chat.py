@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from hobnob.tui.chat_frame import ChatFrame
-from hobnob.tui.commands import COMMANDS
+from hobnob.tui.commands import command_of
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.drawing import DrawingApp
@@ -61,7 +61,7 @@ class Chat(ChatFrame):
         """A turn was accepted or has ended: the list of conversations may look different."""
 
     class Command(Message):
-        """A / command of the app was typed."""
+        """A / command of the app was typed, if need be with a word after it."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -190,7 +190,7 @@ class Chat(ChatFrame):
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         text, edit = event.text, self._unsent.edit
-        if text.strip() in COMMANDS:
+        if command_of(text) is not None:
             if edit is None:
                 self.composer.take()
             else:  # it goes on after the command
@@ -286,8 +286,7 @@ class Chat(ChatFrame):
         return True
 
     def deleted_elsewhere(self) -> None:
-        gone = f"{GONE} Ctrl+N begins a new one."
-        self.say_trouble(gone if self.talk.temporary else DELETED)
+        self.say_trouble(f"{GONE} Ctrl+N begins a new one." if self.talk.temporary else DELETED)
 
     @work(group="go-on")
     async def _go_on(self) -> None:

@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from hobnob.tui.clean import clean
 from hobnob.tui.commands import matching
+from hobnob.tui.compacting import Compacting
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
@@ -21,13 +22,12 @@ from hobnob.tui.prompts import Prompts
 from hobnob.tui.talk import Talk
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.unsent import Unsent
-from hobnob.tui.versions import Versions
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import Welcome
 
 
-class ChatFrame(Versions):
+class ChatFrame(Compacting):
     def __init__(self, talk: Talk, drafts: Drafts, prompts: Prompts, first: str | None) -> None:
         """`first`: a conversation that is going to be opened."""
         super().__init__(talk)

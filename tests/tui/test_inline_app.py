@@ -37,7 +37,7 @@ from hobnob.tui.app import LOW_ROWS
 
 EVENTS = f"/runs/{RUN}/events"
 NEW = "/conversations/new/messages"
-READY = "Enter send"
+READY = "Esc stop"
 
 
 def scrolled(session: Session, size: tuple[int, int] = (100, 30)) -> list[str]:
