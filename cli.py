@@ -26,6 +26,7 @@ from hobnob.cli_arguments import (
     ModelName,
     Options,
     Plain,
+    RoleName,
     System,
     Url,
     check_verb,
@@ -41,7 +42,9 @@ from hobnob.cli_arguments import (
 from hobnob.cli_ask import ask
 from hobnob.cli_completion import completion
 from hobnob.cli_history import history
+from hobnob.cli_models import models
 from hobnob.cli_paths import paths
+from hobnob.cli_roles import in_role, roles
 from hobnob.exits import Exit, ExitError
 
 HELP = """Chat with a local model.
@@ -52,7 +55,7 @@ hobnob "PROMPT"        ask one question (the same as: hobnob ask "PROMPT")
 command | hobnob "…"   the data first, then the question
 
 \b
-hobnob -c, -m, -s, -o and more: hobnob chat --help, hobnob ask --help
+hobnob -c, -m, -s, -r, -o and more: hobnob chat --help, hobnob ask --help
 
 \b
 A prompt that begins with a dash needs --:   hobnob -- "-5 + 3 = ?"
@@ -60,9 +63,9 @@ A prompt that is a command's name needs ask: hobnob ask history
 """
 
 app = group(HELP)
-models = group("The models on this machine.")
 app.add_typer(history, name="history")
 app.add_typer(models, name="models")
+app.add_typer(roles, name="roles")
 
 
 @app.callback(invoke_without_command=True)
@@ -82,6 +85,7 @@ def chat(
     continue_last: Continue = False,
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID")] = None,
     system: System = None,
+    role: RoleName = None,
     model: ModelName = None,
     option: Options = None,
     plain: Plain = False,
@@ -92,6 +96,7 @@ def chat(
     url: Url = None,
 ) -> int:
     """Open the chat, as `hobnob` alone does."""
+    system, model, option = in_role(role, system, model, option)
     given = url, continue_last, conversation, system, model, option
     return open_chat(*given, plain=plain, inline=inline, temporary=temporary)
 
@@ -223,14 +228,6 @@ def key() -> int:
         )
     print(secret)
     return Exit.OK
-
-
-@models.command("list")
-def models_list(as_json: Json = False, url: Url = None) -> int:
-    """The models that were found, the one in use marked."""
-    from hobnob.tui import verbs
-
-    return verbs.models(target_of(url), as_json=as_json)
 
 
 @app.command()

@@ -16,8 +16,12 @@ import typer
 if TYPE_CHECKING:
     from hobnob.launch import Target
 
-VERBS = frozenset("ask chat serve stop status history models key paths doctor completion".split())
-SUBVERBS = frozenset("backup export list pin rename restore rm search show unpin".split())
+VERBS = frozenset(
+    "ask chat serve stop status history models roles key paths doctor completion".split()
+)
+SUBVERBS = frozenset(
+    "backup export import list path pin pull rename restore rm search show unpin".split()
+)
 _SAMPLED = frozenset({"ask", "chat"})  # where -o is a sampling option
 _NAMED = {f"--{name.replace('_', '-')}": name for name in ("temperature", "seed", "max_tokens")}
 """Sampling options that are looked for under names of their own."""
@@ -81,6 +85,12 @@ Inline = Annotated[
     typer.Option("--inline", help="The chat below its text, which the terminal itself scrolls."),
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
+
+
+RoleName = Annotated[
+    str | None,
+    typer.Option("-r", "--role", metavar="NAME", help="A role of yours: `hobnob roles list`."),
+]
 
 
 class Usage(typer.BadParameter):
@@ -149,7 +159,7 @@ def rewrite(arguments: Sequence[str]) -> list[str]:
 
 def check_verb(arguments: Sequence[str]) -> None:
     """A command mistyped by hand must not become a question to the model: one that stands alone,
-    or before what only `history` and `models` have."""
+    or before what only groups of commands have."""
     alone = len(arguments) == 1 or (len(arguments) > 1 and arguments[1] in SUBVERBS)
     if not alone or not arguments[0].isalpha() or not os.isatty(0):
         return

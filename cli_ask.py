@@ -11,6 +11,7 @@ from hobnob.cli_arguments import (
     Json,
     ModelName,
     Options,
+    RoleName,
     System,
     Url,
     on_terminal,
@@ -19,6 +20,7 @@ from hobnob.cli_arguments import (
     text_of,
     usage,
 )
+from hobnob.cli_roles import in_role
 
 if TYPE_CHECKING:
     from hobnob.tui.question import Question
@@ -80,6 +82,7 @@ def ask(
     messages: Messages = None,
     name: Name = None,
     system: System = None,
+    role: RoleName = None,
     model: ModelName = None,
     option: Options = None,
     schema: Schema = None,
@@ -104,6 +107,7 @@ def ask(
     Stdin, when it is not a terminal, comes before the PROMPT. Only the reply is on stdout.
     Ctrl+C cancels the reply; closing the terminal does not (`--resume`).
     """
+    system, model, option = in_role(role, system, model, option)
     asked = bool(words) or any(one is not None for one in (resume, after, messages, name, schema))
     if bare and not asked and (on_terminal() or plain or inline):
         from hobnob.cli import open_chat  # here: that module has the commands, this one too

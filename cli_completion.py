@@ -170,6 +170,12 @@ def _models() -> list[Candidate]:
     return [(_line(one.get("id")), _line(one.get("path"))) for one in _ask("/models", "models")]
 
 
+def _roles() -> list[Candidate]:
+    from hobnob.tui.roles import Roles
+
+    return [(name, "") for name in Roles.home().names()]
+
+
 def _shells() -> list[Candidate]:
     return [(name, "") for name in SCRIPTS]
 
@@ -180,6 +186,7 @@ SOURCES: dict[str, Callable[[], list[Candidate]]] = {
     "conversation": _conversations,
     "model": _models,
     "draft_model": _models,
+    "role": _roles,
     "shell": _shells,
 }
 """Which values are known, by the name of their parameter."""

@@ -1,4 +1,4 @@
-"""`hobnob history`: conversations read, searched, exported, renamed, pinned, deleted, backed up."""
+"""`hobnob history`: conversations read, searched, exported, imported, changed, backed up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hobnob.cli_arguments import (
 )
 from hobnob.exits import Exit, ExitError
 
-history = group("Read, search, export, rename, pin and delete conversations.")
+history = group("Read, search, export, import, rename, pin and delete conversations.")
 
 
 @history.command("list")
@@ -93,6 +93,24 @@ def history_export(
     form: Literal["markdown", "json", "html"]
     form = "json" if as_json else "html" if as_html else "markdown"
     return verbs.export(target_of(url), chosen, form=form, branches=branches, file=file)
+
+
+@history.command("import")
+def history_import(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", show_default=False)],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")
+    ] = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> int:
+    """Take in conversations: hobnob's JSON export, and files of ChatGPT, Claude, llm, llama-server.
+
+    Also messages as a list or one a line. What is here already stays as it is.
+    """
+    from hobnob.tui.importing import verb
+
+    return verb.bring(target_of(url), files, dry_run=dry_run, as_json=as_json)
 
 
 @history.command("rename")

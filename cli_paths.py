@@ -23,6 +23,7 @@ def paths(
     places = {
         "database": home.database,
         "config": home.config_file,
+        "roles": home.config_dir / "roles",
         "key": home.key_file,
         "server-log": home.server_log,
         "engine-log": home.engine_log,

@@ -21,6 +21,7 @@ from hobnob.server.routes.admin import AdminRoutes, ModelLister
 from hobnob.server.routes.changes import ChangeRoutes
 from hobnob.server.routes.comparisons import ComparisonRoutes
 from hobnob.server.routes.counted import Counted
+from hobnob.server.routes.imports import ImportRoutes
 from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
 from hobnob.server.routes.upkeep import UpkeepRoutes
@@ -82,6 +83,7 @@ def routers(parts: Parts) -> list[APIRouter]:
     """Everything that is served."""
     return [
         NativeRoutes(parts.store, parts.runs, parts.temporary).router(),
+        ImportRoutes(parts.store, parts.runs).router(),
         ComparisonRoutes(parts.store).router(),
         ChangeRoutes(parts.changes).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),

@@ -2,7 +2,8 @@
 
 Pure but for the renderer that it is given: exact counts through the model's own template.
 Whole oldest turns are left out until the prompt and the room kept for the reply fit the window;
-never the system message, never the newest user message. O(log n) renderings for n turns.
+never the system message, never a summary, never the newest user message. O(log n) renderings for
+n turns.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Item:
 
     message: ChatMessage
     id: str | None = None
+    summary: bool = False
+    """It stands for what was said before, and is left out never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ async def plan(history: Sequence[Item], render: Renderer, *, n_ctx: int, reserve
     return Plan(
         messages=messages,
         prompt=prompt,
-        included=len(history) - len(split.system) - len(left_out),
+        included=len(split.spoken) - len(left_out),
         n_ctx=n_ctx,
         left_out=[id_ for id_ in left_out if id_ is not None],
     )
@@ -69,19 +72,20 @@ async def plan(history: Sequence[Item], render: Renderer, *, n_ctx: int, reserve
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """System messages at the front, older turns, and the turn that is being asked."""
+    """What is never left out, older turns, and the turn that is being asked."""
 
-    system: list[Item]
+    front: list[Item]
+    """System messages, and after them a summary."""
     older: list[list[Item]]
     newest: list[Item]
     size_bytes: int
 
     @classmethod
     def of(cls, history: Sequence[Item]) -> _Split:
-        system = []
+        front = []
         rest = list(history)
-        while rest and rest[0].message.role == "system":
-            system.append(rest.pop(0))
+        while rest and (rest[0].message.role == "system" or rest[0].summary):
+            front.append(rest.pop(0))
         turns: list[list[Item]] = []
         for item in rest:
             if item.message.role == "user" or not turns:
@@ -90,12 +94,18 @@ class _Split:
         if not turns:
             raise EmptyPrompt("There is no message to reply to.", param="messages")
         size = sum(len(item.message.text.encode("utf-8", "replace")) for item in history)
-        return cls(system, turns[:-1], turns[-1], size)
+        return cls(front, turns[:-1], turns[-1], size)
+
+    @property
+    def spoken(self) -> list[Item]:
+        """All but the system messages."""
+        items = [*self.front, *(item for turn in self.older for item in turn), *self.newest]
+        return [item for item in items if item.message.role != "system"]
 
     def messages(self, kept: int) -> list[ChatMessage]:
         """The messages with the `kept` newest of the older turns."""
         turns = self.older[len(self.older) - kept :]
-        items = [*self.system, *(item for turn in turns for item in turn), *self.newest]
+        items = [*self.front, *(item for turn in turns for item in turn), *self.newest]
         merged: list[ChatMessage] = []
         for item in items:
             if merged and merged[-1].role == item.message.role == "user":

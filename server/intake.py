@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
-from hobnob.server import continuing, history, sampling_options
+from hobnob.server import continuing, history, response_format, sampling_options
 from hobnob.server.context import MIN_REPLY_TOKENS, Item, Plan, plan
 from hobnob.server.continuing import Kept
 from hobnob.server.engine.protocol import ChatMessage, Submit, TextReady
@@ -143,6 +143,8 @@ class Intake:
         if request.conversation is None:
             if request.parent not in (None, ROOT):
                 raise InvalidRequest("A new conversation has no message to answer.", param="parent")
+            if request.about is not None:
+                raise InvalidRequest("A new conversation has nothing to sum up.", param="about")
             self.check_system(request.system)
             self._check_history(request.history)
             sampling_options.check(request.settings)
@@ -155,6 +157,8 @@ class Intake:
         if leaf is not None and leaf != ROOT:
             branch = await self._store.branch(request.owner, conversation.id, leaf)
         parent = branch[-1].id if branch else None
+        if request.about is not None:
+            branch = await self._summed_up(request, conversation.id, request.about)
         system = _system(request, conversation.system)
         layers = [conversation.settings, request.options]
         prepared = await self._prepare(system, branch, request.text, layers, parent)
@@ -203,6 +207,7 @@ class Intake:
         branch = await self._store.branch(request.owner, conversation.id, request.parent)
         if not branch or branch[-1].role != "user":
             raise InvalidRequest("Only a user's message can be replied to.", param="parent")
+        branch = await self._told(request.owner, conversation.id, branch)
         layers = [conversation.settings, request.options]
         system = _system(request, conversation.system)
         prepared = await self._prepare(system, branch, None, layers, branch[-1].id)
@@ -213,12 +218,14 @@ class Intake:
         started = _now()
         conversation = await self._store.conversation(request.owner, request.conversation)
         *before, reply = await self._store.branch(request.owner, conversation.id, request.message)
+        before = await self._told(request.owner, conversation.id, before)
         run = None if reply.run is None else await self._store.run(request.owner, reply.run)
         text = await self._engine.text()
         kept = continuing.kept_of(reply, run, text.vocab_hash)
         if kept.text and not kept.tokens:
             kept = replace(kept, tokens=await self._engine.tokenize(kept.text, inside=True))
-        options = self._resolve([conversation.settings, kept.options, request.options], text)
+        layers = [conversation.settings, kept.options, request.options]
+        options = await self._checked(layers, text)
         if any(stop in kept.text for stop in options.sampling.stop):
             raise InvalidRequest("The reply has one of the stop strings already.", param="stop")
         system = conversation.system if kept.instructions is None else kept.instructions
@@ -233,11 +240,28 @@ class Intake:
         prepared = self._prepared(planned, grown, text, started, before[-1].id)
         return replace(prepared, conversation=conversation.id, kept=kept, exact=False)
 
+    async def _summed_up(self, request: TurnRequest, place: str, about: str) -> list[Message]:
+        """The branch that a request for a summary is asked at the end of."""
+        if request.parent != ROOT:
+            raise InvalidRequest("about: of a first message (parent root) only.", param="about")
+        branch = await self._store.branch(request.owner, place, about)
+        if not branch or branch[-1].role != "assistant":
+            raise InvalidRequest("about: the id of a reply.", param="about")
+        return branch
+
+    async def _told(self, owner: str, place: str, branch: list[Message]) -> list[Message]:
+        """What was said when the last message of the branch was: before a request for a summary,
+        what it is about. Raises NotFound when nobody has that any more."""
+        about = history.about(branch[0]) if len(branch) == 1 else None
+        if about is None:
+            return branch
+        return [*await self._store.branch(owner, place, about), *branch]
+
     async def completion(self, request: CompletionRequest) -> Prepared:
         """Given messages are taken as they are: what does not fit is refused, not trimmed."""
         started = _now()
         text = await self._engine.text()
-        options = self._resolve([request.options], text)
+        options = await self._checked([request.options], text)
         prompt = await self._engine.render(request.messages)
         n_ctx = expected_n_ctx(self._engine.status, text)
         if len(prompt) + 1 > n_ctx:
@@ -255,7 +279,7 @@ class Intake:
     ) -> Prepared:
         started = _now()
         text = await self._engine.text()
-        options = self._resolve(layers, text)
+        options = await self._checked(layers, text)
         items = history.items(system, branch, text.vocab_hash)
         if new_text is not None:
             items.append(Item(ChatMessage("user", new_text)))
@@ -276,6 +300,13 @@ class Intake:
             exact=options.sampling.reproducible and self._engine.status.exact(options.exact),
             parent=parent,
         )
+
+    async def _checked(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
+        """As `_resolve`; raises InvalidRequest too for a form that cannot be held to."""
+        options = self._resolve(layers, text)
+        if options.sampling.response_format:
+            await asyncio.to_thread(response_format.check, options.sampling.response_format)
+        return options
 
     def _resolve(self, layers: list[Mapping[str, Any]], text: TextReady) -> Options:
         return sampling_options.resolve(

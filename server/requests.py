@@ -26,6 +26,9 @@ class TurnRequest:
     options: Mapping[str, Any] = field(default_factory=dict)  # as sampling_options.resolve takes
     instructions: str | None = None  # the system prompt of this reply alone; None: as ever
     aside: bool = False  # the conversation's head stays where it is
+    about: str | None = (
+        None  # a reply: asked at the end of its branch, though it stands at the root
+    )
     system: str | None = None
     title: str | None = None  # None: made from the text
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +52,8 @@ class TurnRequest:
             self.title,
             dict(self.settings),
             self.temporary,
-            [(one.role, one.text) for one in self.history],
+            *([[(one.role, one.text) for one in self.history]] if self.history else []),
+            *([] if self.about is None else [self.about]),
         )
 
     @property

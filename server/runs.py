@@ -189,6 +189,7 @@ class Runs:
                 text=request.text,
                 run=new_run,
                 aside=request.aside,
+                about=request.about,
                 title=title,  # of use only where there is none yet
                 system=request.system if new else None,
                 settings=dict(request.settings) if new else None,

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hobnob.server import response_format
 from hobnob.server.engine.protocol import Sampling
 from hobnob.server.errors import InvalidRequest
 
@@ -55,7 +56,7 @@ INTEGERS: dict[str, tuple[int, int]] = {
     "mirostat": (0, 2),
 }
 FLAGS = frozenset({"ignore_eos", "exact"})
-OTHERS = frozenset({"stop", "logit_bias", "dry_sequence_breakers"})
+OTHERS = frozenset({"stop", "logit_bias", "dry_sequence_breakers", "response_format"})
 NAMES = frozenset({*FLOATS, *INTEGERS, *FLAGS, *OTHERS})
 """Every option there is, as in `-o NAME VALUE` and in the API."""
 
@@ -120,6 +121,8 @@ def _checked(name: str, value: Any, n_vocab: int) -> Any:
         return _breakers(value)
     if name == "logit_bias":
         return _bias(value, n_vocab)
+    if name == "response_format":
+        return response_format.normal(value)
     if not isinstance(value, bool):
         raise InvalidRequest(f"{name} must be true or false.", param=name)
     return value

@@ -27,12 +27,15 @@ MAX_HEADER_BYTES = 64 * 1024
 """Of the target and all header lines. The listener holds no more of a head that is incomplete,
 but takes one that comes at once."""
 MAX_BODY_BYTES = 10 * 1024 * 1024
+MAX_IMPORT_BYTES = 64 * 1024 * 1024
+"""Of a conversation that is imported: what a client reads of one, too."""
 DRAIN_BYTES = 64 * 1024 * 1024
 """What is read and thrown away of a refused body, so that the client gets to read the refusal."""
 DRAIN_SECONDS = 5.0
 BODY_SECONDS = 60.0
 """For a body to arrive."""
 
+IMPORT_PATH = f"{wire.API}/conversations/import"
 HEALTH_PATHS = frozenset({"/health", f"{wire.API}/health"})
 QUIET_PATHS = HEALTH_PATHS | {
     "/metrics",
@@ -54,7 +57,12 @@ class Policy:
     loopback: bool = True
     """False: bound to the network, so any IP address is a fair name for this machine."""
     max_body_bytes: int = MAX_BODY_BYTES
+    max_import_bytes: int = MAX_IMPORT_BYTES
     quiet: frozenset[str] = field(default=QUIET_PATHS)
+
+    def max_bytes(self, path: str) -> int:
+        """Of a body to that address."""
+        return self.max_import_bytes if path == IMPORT_PATH else self.max_body_bytes
 
 
 def host_allowed(header: str, policy: Policy) -> bool:
@@ -114,7 +122,7 @@ class Guard:
             await _drain(receive)
             await envelopes.response(scope["path"], error)(scope, receive, send)
             return
-        bounded = _Bounded(receive, self._policy.max_body_bytes)
+        bounded = _Bounded(receive, self._policy.max_bytes(scope["path"]))
         if scope["path"] in self._policy.quiet:
             await self._app(scope, bounded, send)
             return
@@ -131,7 +139,7 @@ class Guard:
                 )
             if self._lifecycle.stopping:
                 raise errors.ServerStopping("The server is stopping.")
-        self._check_body(headers)
+        self._check_body(headers, self._policy.max_bytes(path))
 
     def _check_sender(self, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -140,14 +148,14 @@ class Guard:
         if set(headers.getlist("origin")) - self._policy.origins:
             raise errors.Forbidden("Requests from web pages are refused.")
 
-    def _check_body(self, headers: Headers) -> None:
+    def _check_body(self, headers: Headers, limit: int) -> None:
         length = headers.get("content-length")
         if length is not None and not length.isdecimal():
             raise errors.InvalidRequest("The Content-Length is not a number.")
         if length is None and "transfer-encoding" not in headers:
             return
-        if length is not None and int(length[:20]) > self._policy.max_body_bytes:
-            raise errors.BodyTooLarge(_too_large(self._policy.max_body_bytes))
+        if length is not None and int(length[:20]) > limit:
+            raise errors.BodyTooLarge(_too_large(limit))
         if length is not None and int(length) == 0:
             return
         if not _JSON.fullmatch(headers.get("content-type", "")):

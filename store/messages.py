@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from hobnob.store import log, rows
-from hobnob.store.values import LIVE, RUNNING, BadParent, Message, NotFound, RunEnd, Said
+from hobnob.store.values import (
+    ABOUT,
+    LIVE,
+    RUNNING,
+    BadParent,
+    Message,
+    NotFound,
+    RunEnd,
+    Said,
+)
 
 _COLUMNS = """
     SELECT m.id, c.id AS conversation, p.id AS parent, m.role, m.text, m.blocks, m.status,
@@ -117,10 +126,30 @@ def insert_said(
 
 
 def insert_user(
-    conn: sqlite3.Connection, conversation: int, parent: int | None, text: str, *, now: int
+    conn: sqlite3.Connection,
+    conversation: int,
+    parent: int | None,
+    text: str,
+    *,
+    about: str | None = None,
+    now: int,
 ) -> int:
     blocks = [{"type": "text", "text": text}]
+    if about is not None:
+        blocks[0][ABOUT] = about
     return _insert(conn, conversation, parent, "user", "completed", blocks, None, None, now)
+
+
+def insert_copy(conn: sqlite3.Connection, id: str, parent: int) -> int:
+    """The message once more, below another, with its time, text and tokens; no run wrote it."""
+    (n,) = conn.execute(
+        "INSERT INTO messages (id, conversation, parent, role, status, model, stop_reason, error,"
+        " usage, timings, created_at, text, blocks, vocab_hash, tokens)"
+        " SELECT ?, conversation, ?, role, status, model, stop_reason, error, usage, timings,"
+        " created_at, text, blocks, vocab_hash, tokens FROM messages WHERE id = ? RETURNING n",
+        (rows.new_id(), parent, id),
+    ).fetchone()
+    return int(n)
 
 
 def insert_reply(

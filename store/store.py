@@ -18,6 +18,8 @@ from hobnob.store import (
     changes,
     comparisons,
     conversations,
+    grafting,
+    imports,
     log,
     messages,
     pages,
@@ -140,6 +142,15 @@ class Store:
             )
         )
 
+    async def import_conversation(
+        self, owner: str, conversation: Conversation, messages: Sequence[Message]
+    ) -> bool:
+        """One from a file, with its ids and times; False, and nothing written, where there is one
+        of that id. Raises IdTaken, BadParent."""
+        return await self._change(
+            lambda c: imports.insert(c, owner, conversation, messages), durable=True
+        )
+
     async def conversation(self, owner: str, id: str) -> Conversation:
         """By its id, or by the first 4 or more characters of it if no other begins so."""
         return await self._db.read(lambda c: conversations.by_id_or_prefix(c, owner, id))
@@ -241,6 +252,7 @@ class Store:
         text: str,
         run: NewRun,
         aside: bool = False,
+        about: str | None = None,
         title: str | None = None,
         system: str | None = None,
         settings: dict[str, Any] | None = None,
@@ -253,8 +265,9 @@ class Store:
         first message, or another version of it). Without a conversation it is created as well,
         with system and settings, `temporary` or not, and with `history`, which the message then
         follows. The title is set where there is none. The reply becomes the conversation's head,
-        unless it is `aside` and there is one. A known idempotency key gives the earlier turn, or
-        KeyReused if its request was another. Raises BadParent.
+        unless it is `aside` and there is one. `about`: the reply at the end of the branch that it
+        asks to be summed up. A known idempotency key gives the earlier turn, or KeyReused if its
+        request was another. Raises BadParent.
         """
         place = conversation or NewConversation(
             system=system, settings=settings, temporary=temporary, history=history
@@ -269,6 +282,7 @@ class Store:
                 text=text,
                 run=run,
                 aside=aside,
+                about=about,
                 title=title,
                 now=now,
             ),
@@ -298,6 +312,20 @@ class Store:
                 aside=aside,
                 opening=opening,
                 now=now,
+            ),
+            durable=True,
+        )
+
+    async def graft(
+        self, owner: str, conversation: str, *, onto: str, first: str, leaf: str
+    ) -> Conversation:
+        """Copies the messages of a branch, from `first` to `leaf`, below the reply `onto`, and
+        shows them from now on. Where they are there already nothing is copied again. Raises
+        BadParent for messages that cannot follow there."""
+        now = self._clock()
+        return await self._change(
+            lambda c: grafting.graft(
+                c, owner, conversation, onto=onto, first=first, leaf=leaf, now=now
             ),
             durable=True,
         )

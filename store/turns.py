@@ -49,6 +49,7 @@ def begin_turn(
     text: str,
     run: NewRun,
     aside: bool,
+    about: str | None = None,
     title: str | None,
     now: int,
 ) -> Turn:
@@ -64,7 +65,7 @@ def begin_turn(
         before = _parent(conn, place, parent, "assistant")
         if title is not None and not conversations.get(conn, place).title:
             conversations.update(conn, place, now=now, title=title)
-    message = messages.insert_user(conn, place, before, text, now=now)
+    message = messages.insert_user(conn, place, before, text, about=about, now=now)
     return _begin_run(conn, owner, place, message, run, aside=aside, now=now)
 
 

@@ -21,6 +21,10 @@ ENDED = ("completed", "length", "cancelled", "refused", "failed")
 """Statuses of those that have: the terminal ones of server/wire.py, tested against it."""
 
 
+ABOUT = "about"
+"""In the block of a first message: the reply at whose end it was asked, for a summary."""
+
+
 class StoreError(Exception):
     """Base of the store's own errors; one sentence for a person."""
 
@@ -39,6 +43,10 @@ class SchemaTooNew(StoreError):
 
 class KeyReused(StoreError):
     """The idempotency key was used before with another request."""
+
+
+class IdTaken(StoreError):
+    """A message that is imported has the id of one that is there already."""
 
 
 class BadParent(StoreError):

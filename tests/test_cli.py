@@ -719,7 +719,7 @@ def test_every_command_is_known_as_one() -> None:
     assert {one.name or one.callback.__name__ for one in under} == cli_arguments.SUBVERBS  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["history", "models"])
+@pytest.mark.parametrize("name", ["history", "models", "roles"])
 def test_a_group_without_a_command_prints_its_help_line_by_line(
     name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from textual.widgets import Static
 
 from hobnob.tui import themes
 from hobnob.tui.chat import Chat
-from hobnob.tui.commands import COMMANDS
+from hobnob.tui.commands import COMMANDS, command_of
 from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
@@ -42,6 +42,7 @@ from hobnob.tui.model_watch import ModelState, watch
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.role_picker import take_role
 from hobnob.tui.screens import Chosen, SearchScreen
 from hobnob.tui.settings_form import ConversationForm
 from hobnob.tui.sidebar import Sidebar
@@ -57,14 +58,6 @@ NARROW_COLUMNS = 84
 """Below this the list of conversations is only shown when it is asked for."""
 CROWDED_COLUMNS = 130
 """The same while the panel is open."""
-KEYS = (
-    "Enter send",
-    "Ctrl+J new line",
-    "Esc stop",
-    "Ctrl+S list",
-    "Ctrl+P commands",
-    "F1 keys",
-)
 
 
 class Desk(Framed, Screen[None]):
@@ -144,7 +137,7 @@ class HobnobApp(ListingApp, ComparingApp):
             yield self.CHAT(*ours, vi=self._vi, first=self._conversation)
             yield Panel(self.line, lambda: self.talk.live, lambda: self.connection_words)
         with Horizontal(id="statusbar"):
-            yield KeyBar(KEYS)
+            yield KeyBar(self.CHAT.key_hints)
             yield Static("", id="connection", markup=False)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -293,6 +286,14 @@ class HobnobApp(ListingApp, ComparingApp):
             words = f"From the next message on: {self.talk.tuning.words or AS_USUAL}"
             self.notify(words, timeout=4, markup=False)
 
+    @work(exclusive=True, group="tune")
+    async def action_role(self, name: str = "") -> None:
+        """This conversation is asked in a role of the user's."""
+        if self.talk.id is None and self.talk.entries:
+            self.notify("A message is on its way. Try it again after that.", markup=False)
+        elif await take_role(self, self.talk, self.line, name):
+            self.chat.tuned()
+
     def action_help(self) -> None:
         """The keys; those of what has the focus come first."""
         if isinstance(self.screen, HelpScreen):
@@ -341,8 +342,9 @@ class HobnobApp(ListingApp, ComparingApp):
     async def _command(self, event: Chat.Command) -> None:
         await self.run_command(event.name)
 
-    async def run_command(self, name: str) -> None:
-        """One of COMMANDS."""
+    async def run_command(self, typed: str) -> None:
+        """One of COMMANDS, with the word after it."""
+        name, given = command_of(typed) or (typed, "")
         actions: dict[str, Callable[[], Any]] = {
             "/new": self.action_new,
             "/temporary": self._new_temporary,
@@ -351,6 +353,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/find": self.chat.action_find,
             "/regenerate": self.chat.regenerate_last,
             "/continue": lambda: self.chat.regenerate_last(going_on=True),
+            "/compact": self.chat.compact,
             "/edit": self._edit_last,
             "/compare": self.action_compare,
             "/comparisons": self.action_comparisons,
@@ -360,6 +363,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/pin": self._pin_this,
             "/system": partial(self.action_tune, True),
             "/settings": self.action_tune,
+            "/role": partial(self.action_role, given),
             "/theme": self.action_change_theme,
             "/model": self.action_model,
             "/status": self.action_panel,

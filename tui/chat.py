@@ -1,4 +1,4 @@
-"""The chat's half for writing: transcript, input and what stands around them.
+"""The chat's half for writing: what is typed, sent, followed and stopped.
 
 Owns the order of things (send, follow, stop, switch); the talk asks the server, the view shows.
 Nothing here waits for the network: that happens in workers, and each turns what went wrong into
@@ -12,37 +12,29 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Static
 
-from hobnob.tui.clean import clean
-from hobnob.tui.commands import COMMANDS, matching
-from hobnob.tui.completions import Completions
+from hobnob.tui.chat_frame import ChatFrame
+from hobnob.tui.commands import command_of
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
-from hobnob.tui.elsewhere import DELETED, Elsewhere
+from hobnob.tui.elsewhere import DELETED
 from hobnob.tui.folds import Typed
+from hobnob.tui.key_bar import Hints
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
-from hobnob.tui.outlook import Outlook
 from hobnob.tui.painter import Painter
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.temporary import GONE
-from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.transcript import USER, Entry
-from hobnob.tui.unsent import Unsent
-from hobnob.tui.versions import Asked, Versions
-from hobnob.tui.view import TranscriptView
+from hobnob.tui.versions import Asked
 from hobnob.tui.waiting import Waiting
-from hobnob.tui.welcome import Welcome
 
 DRAFT_PAUSE_SECONDS = 0.7
 LONG_SECONDS = 10.0
@@ -51,17 +43,25 @@ NOT_HERE = "The message that you are editing is in another version. Esc leaves t
 STRAYED = "The message that you were editing is not here. What you wrote is in the input."
 
 
-class Chat(Versions):
+class Chat(ChatFrame):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
         Binding("alt+w", "waiting", "Messages that wait", id="chat.waiting", priority=True),
     ]
+    key_hints: ClassVar[Hints] = (
+        "Enter send",
+        "composer.newline new line",
+        "chat.stop stop",
+        "app.list list",
+        "Ctrl+P commands",
+        "app.help keys",
+    )
 
     class Changed(Message):
         """A turn was accepted or has ended: the list of conversations may look different."""
 
     class Command(Message):
-        """A / command of the app was typed."""
+        """A / command of the app was typed, if need be with a word after it."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -78,34 +78,14 @@ class Chat(Versions):
         first: str | None = None,
     ) -> None:
         """`first`: a conversation that is going to be opened, see `open_first`."""
-        super().__init__(talk)
-        self._prompts = prompts
+        super().__init__(talk, drafts, prompts, first)
         self._early = early
         self._vi = vi  # Esc in the input goes to the messages
         self._painter = Painter(self._view, self._written)
-        self._elsewhere = Elsewhere(talk, self._view)
-        self._outlook = Outlook(talk, lambda words: self.composer.say_below(words))
-        self._waiting = Waiting()
-        self._unsent = Unsent(talk, drafts)
         self._opened = 0
         self._first = first
-        self._opening = first
-        self._between = first is not None  # what is typed belongs to what is being opened
-        self._hint = ""
         self._draft_timer: Timer | None = None
         self._typing = False  # there is something in the input
-
-    def compose(self) -> ComposeResult:
-        yield TitleBar()
-        yield Static(id="banner", markup=False)
-        yield Welcome()
-        yield self._view
-        yield self.find_bar
-        yield Static(id="hint", markup=False)
-        yield self._waiting
-        completions = Completions()
-        yield completions
-        yield Composer(self._prompts, completions)
 
     async def on_mount(self) -> None:
         await self.view.show(self.talk.entries)
@@ -210,7 +190,7 @@ class Chat(Versions):
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         text, edit = event.text, self._unsent.edit
-        if text.strip() in COMMANDS:
+        if command_of(text) is not None:
             if edit is None:
                 self.composer.take()
             else:  # it goes on after the command
@@ -306,8 +286,7 @@ class Chat(Versions):
         return True
 
     def deleted_elsewhere(self) -> None:
-        gone = f"{GONE} Ctrl+N begins a new one."
-        self.say_trouble(gone if self.talk.temporary else DELETED)
+        self.say_trouble(f"{GONE} Ctrl+N begins a new one." if self.talk.temporary else DELETED)
 
     @work(group="go-on")
     async def _go_on(self) -> None:
@@ -350,58 +329,6 @@ class Chat(Versions):
             self._unsent.put_aside(typed)
         elif typed:
             self.composer.put(Typed.joined([*typed, self.composer.typed]))
-
-    # ---- what stands around the transcript ----------------------------------------------------
-
-    @on(TranscriptView.Moved)
-    def _moved(self, event: TranscriptView.Moved) -> None:
-        event.stop()
-        self.call_after_refresh(self._show_hint)
-
-    def _show_hint(self) -> None:
-        hints = [self._elsewhere.hint] if self._elsewhere.hint else []
-        if self._unsent.edit is not None:
-            hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
-        if self.coming is not None and self.coming.cancelled:
-            hints.append("the reply will be stopped as soon as it begins")
-        if self.talk.entries and not (self.view.following or self.view.at_end):
-            new = self.talk.live is not None and self.talk.live.chars > 0
-            hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
-        if waiting := len(self._waiting.messages):
-            hints.append(f"{waiting} waiting to be sent: Alt+W")
-        words = " · ".join(hints)
-        if words != self._hint:  # an update lays the whole screen out again
-            self._hint = words
-            self.query_one("#hint", Static).update(Content(words))
-
-    def show_title(self) -> None:
-        self.query_one(TitleBar).show(self.talk, opening=self._opening is not None)
-
-    def tuned(self) -> None:
-        """The conversation is asked with another system prompt, or other options."""
-        self.show_title()
-        self._ask_outlook()
-
-    def _show_welcome(self) -> None:
-        self.query_one(Welcome).show(self.talk)
-        self.view.display = bool(self.talk.entries)
-
-    def say_model(self, words: str, *, failed: bool, starter: bool) -> None:
-        self.query_one(TitleBar).say_model(words, failed=failed)
-        self.query_one(Welcome).say_model(self.talk, starter=starter)
-        self._ask_outlook()
-
-    def _ask_outlook(self) -> None:
-        """What is typed, or where it would go, is another than it was."""
-        typed = self.composer.full_text
-        self._outlook.columns = self.composer.size.width
-        self._outlook.ask("" if self._between or matching(typed) else typed, self._unsent.edited)
-
-    def say_trouble(self, words: str) -> None:
-        """A sentence above the transcript; empty to take it away."""
-        banner = self.query_one("#banner", Static)
-        banner.update(Content(clean(words).expandtabs(4)))
-        banner.display = bool(words)
 
     # ---- stopping -----------------------------------------------------------------------------
 

@@ -149,6 +149,15 @@ class Client:
         """Only the fields given change: title, system, settings, head, pinned."""
         return build(Conversation, await self._line.json("PATCH", _conversation(id), body=changes))
 
+    async def import_conversation(self, whole: Mapping[str, Any]) -> tuple[Conversation, bool]:
+        """One from a file, as `POST /conversations/import` takes it; False with the one that is
+        there already under its id."""
+        raw = await self._line.json(
+            "POST", "/conversations/import", body=whole, answer_s=UPKEEP_SECONDS
+        )
+        answer = _an_object(raw)
+        return build(Conversation, answer.get("conversation")), answer.get("imported") is True
+
     async def delete_conversation(self, id: str) -> None:
         """Gone for good, its running replies cancelled."""
         await self._line.json("DELETE", _conversation(id), repeatable=False)
@@ -213,6 +222,7 @@ class Client:
         options: Mapping[str, Any] | None = None,
         instructions: str | None = None,
         aside: bool = False,
+        about: str | None = None,
         system: str | None = None,
         settings: Mapping[str, Any] | None = None,
         title: str | None = None,
@@ -228,6 +238,7 @@ class Client:
         is deleted a little after nobody holds it any more (see `hold`). `parent` answers another
         message than the conversation's head; "root" begins a new branch. `instructions` are the
         system prompt of this reply alone; a reply `aside` does not become the conversation's head.
+        `about` names a reply: a first message is asked at the end of its branch, for a summary.
         `key` is the idempotency key, for a caller that wants to repeat the call itself.
         """
         body = _given(
@@ -236,6 +247,7 @@ class Client:
             options=options,
             instructions=instructions,
             aside=aside or None,
+            about=about,
             system=system,
             settings=settings,
             title=title,
@@ -281,6 +293,13 @@ class Client:
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
         )
         return records.turn(raw)
+
+    async def graft(self, conversation: str, *, onto: str, first: str, leaf: str) -> Conversation:
+        """Copies the messages of a branch from `first` to `leaf` below the reply `onto`, which
+        are shown from then on. Safe to repeat."""
+        body = {"onto": onto, "first": first, "leaf": leaf}
+        path = f"{_conversation(conversation)}/graft"
+        return build(Conversation, await self._line.json("POST", path, body=body))
 
     def stream(self, run: str, after: int = 0) -> AsyncGenerator[Event | Notice, None]:
         """The run's events from number `after` + 1 on, through any number of connections.

@@ -19,6 +19,7 @@ from textual.widgets import Static
 
 from hobnob.tui.clean import clean
 from hobnob.tui.compare import Column, Mark, Stretch, label, sameness
+from hobnob.tui.key_bar import Hints
 from hobnob.tui.message import MessageView
 from hobnob.tui.painter import Painter
 from hobnob.tui.transcript import Entry
@@ -51,6 +52,16 @@ class ColumnView(Vertical, can_focus=True):
         Binding("end", "to_edge(1)", "To its end", id="column.end"),
         Binding("i", "wish('leave')", "Back to the prompt", id="column.leave"),
     ]
+    key_hints: ClassVar[Hints] = (
+        "column.keep keep",
+        "column.edit settings",
+        "column.add add",
+        "column.differ differs",
+        "column.again new reply",
+        "column.leave prompt",
+        "column.remove take away",
+        "app.help keys",
+    )
     HELP = "Enter makes its reply the conversation's; the others stay its versions."
 
     @dataclass

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Comparison
@@ -27,6 +28,7 @@ class ComparisonsScreen(ModalScreen[Comparison | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", id="comparisons.close"),
     ]
+    key_hints: ClassVar[Hints] = ("Enter open", "comparisons.close close", "app.help keys")
 
     def __init__(self, line: Line) -> None:
         super().__init__()
@@ -38,6 +40,7 @@ class ComparisonsScreen(ModalScreen[Comparison | None]):
             yield Static("Messages with several replies", classes="form-title", markup=False)
             yield OptionList(id="hits", markup=False)
             yield Static("reading…", id="search-state", markup=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self._read()

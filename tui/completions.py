@@ -17,6 +17,7 @@ from textual.widgets import Static
 from hobnob.tui.commands import COMMANDS, matching
 from hobnob.tui.files import FileRefused, Files, Mention, mention, written
 from hobnob.tui.folds import Fold
+from hobnob.tui.roles import COMMAND, Roles, begun
 
 if TYPE_CHECKING:
     from hobnob.tui.composer import Composer
@@ -66,6 +67,8 @@ class Completions(Static):
         self._mention = None
         if self._commands and (names := matching(composer.text)):
             self._offer([Offer(name, COMMANDS[name].about) for name in names])
+        elif self._commands and (part := begun(composer.text)) is not None:
+            self._offer([Offer(f"{COMMAND} {name}") for name in Roles.home().fitting(part)])
         elif (found := mention(composer.before_cursor)) is not None:
             self._mention = found
             self._narrow(found.partial)
@@ -85,7 +88,7 @@ class Completions(Static):
 
     def is_typed(self, text: str) -> bool:
         """Whether the text is one of the commands already."""
-        return self._mention is None and text in COMMANDS
+        return self._mention is None and (text in COMMANDS or text in self.shown)
 
     def pick(self, composer: Composer) -> None:
         """Puts the offer in the place of what was typed of it."""

@@ -22,6 +22,7 @@ from textual.widgets import Input, Static
 
 from hobnob.tui import words
 from hobnob.tui.finding import Finder, Match, Wanted
+from hobnob.tui.key_bar import Hints
 from hobnob.tui.notice import ClientError
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import Entry
@@ -35,6 +36,12 @@ ReadEarlier = Callable[[], Awaitable[int]]
 
 
 class FindBar(Horizontal):
+    key_hints: ClassVar[Hints] = (
+        "find.earlier match before",
+        "find.later after",
+        "find.close close",
+        "app.help keys",
+    )
     HELP = "Enter and ↑ go to the match before, ↓ to the one after."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", id="find.close"),

@@ -13,20 +13,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from hobnob.tui.key_bar import Hints, KeyBar
+from hobnob.tui.key_names import key_name
+
 Part = tuple[str, str, Sequence[BindingType]]
 """A title, a sentence about it, and its bindings."""
-
-_NAMES = {
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "escape": "Esc",
-    "slash": "/",
-    "underscore": "_",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-}
 
 
 def nearest_first(parts: Sequence[tuple[type[Any], Part]], focused: Widget | None) -> list[Part]:
@@ -43,6 +34,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1,q", "dismiss", "Close", id="help.close"),
     ]
+    key_hints: ClassVar[Hints] = ("↑/↓ scroll", "help.close close")
 
     def __init__(self, parts: Sequence[Part], keymap: Mapping[str, str]) -> None:
         super().__init__()
@@ -56,6 +48,7 @@ class HelpScreen(ModalScreen[None]):
                 if about:
                     yield Static(about, classes="help-about", markup=False)
                 yield Static(table(bindings, self._keys), markup=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#help").focus()
@@ -76,11 +69,3 @@ def table(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> Content
 def _wide(text: str, width: int) -> str:
     """So wide that what follows does not touch it, whatever its length."""
     return f"{text}  ".ljust(width)
-
-
-def key_name(key: str) -> str:
-    """ctrl+pageup → Ctrl+PgUp."""
-    parts = [_NAMES.get(part, part) for part in key.strip().split("+")]
-    if len(parts) == 1 and len(parts[0]) == 1:
-        return parts[0]
-    return "+".join(part if part in _NAMES.values() else part.capitalize() for part in parts)

@@ -18,7 +18,7 @@ from hobnob.tui.message import MessageView
 from hobnob.tui.playground import Playground
 from hobnob.tui.reading import Reading
 from hobnob.tui.screens import AskScreen, SearchScreen
-from hobnob.tui.sidebar import ConversationList
+from hobnob.tui.sidebar import ConversationList, Sidebar
 from hobnob.tui.waiting import Waiting
 
 
@@ -29,6 +29,7 @@ def help_parts(focused: Widget | None, everywhere: Sequence[BindingType]) -> lis
         (MessageView, ("A message", MessageView.HELP, MessageView.BINDINGS)),
         (Waiting, ("Messages that wait", Waiting.HELP, Waiting.BINDINGS)),
         (ConversationList, ("The list", ConversationList.HELP, ConversationList.BINDINGS)),
+        (Sidebar, ("The list's filter", Sidebar.HELP, Sidebar.BINDINGS)),
         (FindBar, ("Find", FindBar.HELP, FindBar.BINDINGS)),
         (SearchScreen, ("Search everything", SearchScreen.HELP, SearchScreen.BINDINGS)),
         (AskScreen, ("A question", "", AskScreen.BINDINGS)),

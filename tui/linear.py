@@ -24,7 +24,7 @@ from hobnob.tui.editor import edit
 from hobnob.tui.farewell import say_how_to_come_back
 from hobnob.tui.line import Connect, Line
 from hobnob.tui.line_editor import Complete, LineEditor
-from hobnob.tui.linear_commands import COMMANDS, LinearCommands, completions
+from hobnob.tui.linear_commands import LinearCommands, command_of, completions
 from hobnob.tui.model_watch import describe
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
 from hobnob.tui.options import model_argument
@@ -145,7 +145,7 @@ class LinearChat:
         except KeyboardInterrupt:
             self._interrupted_input()
             return
-        if text.strip() in COMMANDS:
+        if command_of(text) is not None:
             self._command(text.strip())
         elif text.strip():
             self._deliver(text)

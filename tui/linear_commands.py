@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hobnob.tui import clipboard, commands, words
+from hobnob.tui import clipboard, commands, compaction, roles, words
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.compare import read_settings
 from hobnob.tui.library import pinned_ones
 from hobnob.tui.records import Conversation, Hit
+from hobnob.tui.roles import BadRole, NoRole, Roles
 from hobnob.tui.telling import Telling
 from hobnob.tui.transcript import ASSISTANT, USER, Entry
 from hobnob.tui.tuning import AS_USUAL, Tuning
@@ -22,8 +23,8 @@ MOST_LISTED = 20
 
 OWN = {
     "/show": "tell this conversation from its start",
-    "/before": "the version of the last reply before this one",
-    "/after": "the version of the last reply after this one",
+    "/before": "the version before this one, of the last message that has several",
+    "/after": "the version after this one, of the last message that has several",
     "/thoughts": "tell what the model thought before its last reply",
     "/facts": "tokens and times of the last reply",
     "/editor": "write the message in $EDITOR",
@@ -36,8 +37,15 @@ COMMANDS = {name: one.about for name, one in commands.COMMANDS.items()} | OWN
 OFFERED = {name: about for name, about in COMMANDS.items() if name not in SCREEN_ONLY}
 
 
+def command_of(text: str) -> tuple[str, str] | None:
+    """The command that a text is, and the word after it or nothing; None for any other text."""
+    return commands.command_of(text, COMMANDS)
+
+
 def completions(text: str) -> list[str]:
     """The commands that a text may become."""
+    if (begun := roles.begun(text)) is not None:
+        return [f"{roles.COMMAND} {name}" for name in Roles.home().fitting(begun)]
     if not text.startswith("/"):
         return []
     return [name for name in OFFERED if name.startswith(text)]
@@ -46,6 +54,7 @@ def completions(text: str) -> list[str]:
 class LinearCommands:
     def __init__(self, chat: LinearChat) -> None:
         self._chat = chat
+        self._given = ""  # the word after the command
         self._does: dict[str, Callable[[], None]] = {
             "/new": lambda: self._new(temporary=False),
             "/temporary": lambda: self._new(temporary=True),
@@ -60,8 +69,10 @@ class LinearCommands:
             "/pin": self._pin,
             "/system": self._system,
             "/settings": self._settings,
+            "/role": self._role,
             "/help": self._help,
             "/show": self._show,
+            "/compact": self._compact,
             "/edit": self._edit,
             "/before": lambda: self._switch(-1),
             "/after": lambda: self._switch(1),
@@ -71,8 +82,9 @@ class LinearCommands:
             "/reconnect": self._reconnect,
         }
 
-    def run(self, name: str) -> None:
-        """Raises ClientError and KeyboardInterrupt."""
+    def run(self, typed: str) -> None:
+        """A command, with the word after it. Raises ClientError and KeyboardInterrupt."""
+        name, self._given = command_of(typed) or (typed, "")
         if name in self._does:
             self._does[name]()
         else:
@@ -182,6 +194,25 @@ class LinearCommands:
             return
         self._tune(replace(now, settings=settings))
 
+    def _role(self) -> None:
+        found, name = Roles.home(), self._given
+        names = found.names()
+        if not name and names:
+            for number, one in enumerate(names, 1):
+                self._chat.write(f"{number}. {one}\n")
+            chosen = self._number("Number of the role, or Enter: ", len(names))
+            if chosen is None:
+                return
+            name = names[chosen]
+        try:
+            role = found.read(name)
+        except (BadRole, NoRole) as error:
+            self._chat.say(error.message)
+            return
+        self._tune(roles.tuned(self._chat.talk.tuning, role))
+        if elsewhere := self._chat.wait(roles.other_model(self._chat.line, role)):
+            self._chat.say(elsewhere)
+
     def _tune(self, wanted: Tuning) -> None:
         self._chat.wait(self._chat.talk.tune(wanted))
         self._chat.say(f"from the next message on: {self._chat.talk.tuning.words or AS_USUAL}")
@@ -222,8 +253,16 @@ class LinearCommands:
         if reply is not None:
             self._chat.follow(self._chat.wait(self._chat.talk.go_on(reply)), more=True)
 
+    def _compact(self) -> None:
+        stop = compaction.Stop()
+        doing = compaction.compact(self._chat.talk, stop, self._chat.say)
+        self._chat.say(self._chat.wait(doing, stop.ask))
+
     def _switch(self, step: int) -> None:
-        reply = self._last_reply()
+        """Of the last message that has versions; of a conversation that was compacted the first
+        one has: what was before is one of them."""
+        several = [one for one in self._chat.talk.entries if len(one.siblings) > 1]
+        reply = several[-1] if several else self._last_reply()
         if reply is None:
             return
         shown = self._chat.wait(self._chat.talk.switch(reply, step))

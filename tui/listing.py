@@ -22,7 +22,7 @@ from hobnob.server.wire import ChangePayload
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import one_line
 from hobnob.tui.copying import CopyingApp
-from hobnob.tui.help import key_name
+from hobnob.tui.key_names import key_name
 from hobnob.tui.library import Library
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError, Notice, NoticeKind

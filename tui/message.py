@@ -23,9 +23,31 @@ from textual.widget import Widget
 from hobnob.tui import finding, looks
 from hobnob.tui.growing import Growing
 from hobnob.tui.inline import Span
+from hobnob.tui.key_bar import Hints
 from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.rows import EMPTY, Row
 from hobnob.tui.transcript import USER, Entry
+
+MINE: Hints = (
+    "message.copy copy",
+    "message.edit edit",
+    "message.regenerate new reply",
+    "message.leave input",
+    "message.up/message.down others",
+    "message.earlier/message.later versions",
+    "message.find find",
+    "app.help keys",
+)
+REPLY: Hints = (
+    "message.copy copy",
+    "message.copy_code copy code",
+    "message.regenerate new reply",
+    "message.leave input",
+    "message.up/message.down others",
+    "message.earlier/message.later versions",
+    "message.fold thoughts",
+    "app.help keys",
+)
 
 
 class MessageView(Growing, Widget, can_focus=True):
@@ -82,6 +104,10 @@ class MessageView(Growing, Widget, can_focus=True):
         self._places: list[list[finding.Place]] | None = None  # None: not looked for yet
         self._places_in: dict[int, list[tuple[int, int, int]]] = {}
         """By row: the number of a match, and the columns of its part in that row."""
+
+    @property
+    def key_hints(self) -> Hints:
+        return MINE if self.entry.role == USER else REPLY
 
     @property
     def rows(self) -> list[Row]:

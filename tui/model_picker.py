@@ -18,6 +18,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from hobnob.tui.clean import one_line
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 
@@ -33,6 +34,12 @@ class ModelPicker(ModalScreen[bool]):
         Binding("escape", "dismiss(False)", "Close", id="models.close"),
         Binding("down", "to_list", "The list", id="models.list", show=False),
     ]
+    key_hints: ClassVar[Hints] = (
+        "Enter take it",
+        "models.list the list",
+        "models.close close",
+        "app.help keys",
+    )
 
     def __init__(self, line: Line) -> None:
         super().__init__()
@@ -44,6 +51,7 @@ class ModelPicker(ModalScreen[bool]):
             yield Input(placeholder="Models on this machine", id="search-text")
             yield OptionList(id="hits", markup=False)
             yield Static("looking for models…", id="search-state", markup=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self._look()

@@ -28,7 +28,7 @@ from hobnob.tui.compare import FEWEST, LETTERS, MOST, Column
 from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.frames import Framed
-from hobnob.tui.key_bar import KeyBar
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.prompts import Prompts
@@ -36,8 +36,6 @@ from hobnob.tui.screens import AskScreen, one_line
 from hobnob.tui.transcript import Entry
 from hobnob.tui.trial import Trial
 from hobnob.tui.wrap import shorten
-
-KEYS = ("Enter ask", "Tab columns: e settings  a add  d differs  Enter keep", "F1 keys")
 
 
 class Playground(Framed, Screen[str | None]):
@@ -56,6 +54,13 @@ class Playground(Framed, Screen[str | None]):
         Binding("alt+up", "to_column", "To the columns", id="playground.columns", priority=True),
         Binding("alt+down", "to_prompt", "To the prompt", id="playground.prompt", priority=True),
     ]
+    key_hints: ClassVar[Hints] = (
+        "Enter ask",
+        "Tab columns",
+        "composer.newline new line",
+        "playground.stop stop, or back",
+        "app.help keys",
+    )
 
     def __init__(
         self, trial: Trial, prompts: Prompts, prompt: str, on_draft: Callable[[str], None]
@@ -83,7 +88,7 @@ class Playground(Framed, Screen[str | None]):
         yield completions
         yield Composer(self._prompts, completions)
         with Horizontal(id="statusbar"):
-            yield KeyBar(KEYS)
+            yield KeyBar(self.key_hints)
 
     async def on_mount(self) -> None:
         self.composer.put(self._prompt)

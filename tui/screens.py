@@ -15,6 +15,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from hobnob.tui.clean import clean
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.records import Hit
@@ -36,7 +37,12 @@ class SearchScreen(ModalScreen[Chosen | None]):
         Binding("escape", "dismiss(None)", "Close", id="search.close"),
         Binding("down", "to_hits", "Results", id="search.hits", show=False),
     ]
-
+    key_hints: ClassVar[Hints] = (
+        "Enter open",
+        "search.hits results",
+        "search.close close",
+        "app.help keys",
+    )
     HELP = "Words in any message; Enter opens the conversation there."
 
     def __init__(self, line: Line) -> None:
@@ -49,6 +55,7 @@ class SearchScreen(ModalScreen[Chosen | None]):
             yield Input(placeholder="Search all conversations", id="search-text")
             yield OptionList(id="hits", markup=False)
             yield Static("", id="search-state", markup=False)
+        yield KeyBar()
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -124,6 +131,7 @@ class AskScreen(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave it", id="ask.close"),
     ]
+    key_hints: ClassVar[Hints] = ("Enter take it", "ask.close leave it", "app.help keys")
 
     def __init__(self, question: str, value: str) -> None:
         super().__init__()
@@ -134,6 +142,7 @@ class AskScreen(ModalScreen[str | None]):
         with Vertical(id="ask"):
             yield Static(self._question, markup=False)
             yield Input(self._value, select_on_focus=False)
+        yield KeyBar()
 
     @on(Input.Submitted)
     def _answered(self, event: Input.Submitted) -> None:

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static, TextArea
 from hobnob.tui.clean import clean
 from hobnob.tui.compare import read_settings
 from hobnob.tui.composer import tame
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.notice import ClientError
 from hobnob.tui.talk import Talk
 from hobnob.tui.tuning import Tuning
@@ -27,6 +28,12 @@ class SettingsForm(ModalScreen[T]):
         Binding("escape", "dismiss(None)", "Leave it", id="settings.close"),
         Binding("ctrl+j", "save", "Take it", id="settings.save", priority=True),
     ]
+    key_hints: ClassVar[Hints] = (
+        "settings.save take it",
+        "Tab next field",
+        "settings.close leave it",
+        "app.help keys",
+    )
 
     def __init__(self, title: str, line: str, prompt: str) -> None:
         super().__init__()
@@ -47,7 +54,7 @@ class SettingsForm(ModalScreen[T]):
             yield Static("System prompt", classes="form-label", markup=False)
             yield TextArea(self._prompt, id="settings-prompt", soft_wrap=True, tab_behavior="focus")
             yield Static(classes="form-trouble", markup=False)
-            yield Static("Enter or Ctrl+J takes it   Tab moves   Esc leaves it", markup=False)
+        yield KeyBar()
 
     @on(Input.Submitted)
     def _enter(self, event: Input.Submitted) -> None:

@@ -21,6 +21,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from hobnob.tui.clean import clean
+from hobnob.tui.key_bar import Hints
 from hobnob.tui.moment import moment
 from hobnob.tui.records import Conversation
 
@@ -43,6 +44,15 @@ class ConversationList(OptionList):
         Binding("slash", "wish('filter')", "Filter", id="list.filter"),
         Binding("escape", "wish('leave')", "Back to the input", id="list.leave"),
     ]
+    key_hints: ClassVar[Hints] = (
+        "Enter open",
+        "list.filter filter",
+        "list.leave back",
+        "list.rename rename",
+        "list.pin pin",
+        "list.delete delete",
+        "app.help keys",
+    )
     HELP = "Your conversations. Enter opens one; type / to filter by title and text."
 
     @dataclass
@@ -65,6 +75,17 @@ class ConversationList(OptionList):
 
 
 class Sidebar(Vertical):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "to_list", "To the list", id="filter.list"),
+        Binding("escape", "leave", "Back to the input", id="filter.leave"),
+    ]
+    HELP = "Words of a title or a text; Enter or ↓ goes to what was found."
+    key_hints: ClassVar[Hints] = (
+        "Enter to the list",
+        "filter.leave back",
+        "app.help keys",
+    )
+
     @dataclass
     class Opened(Message):
         conversation: str
@@ -157,7 +178,15 @@ class Sidebar(Vertical):
     @on(Input.Submitted, "#filter")
     def _to_list(self, event: Input.Submitted) -> None:
         event.stop()
+        self.action_to_list()
+
+    def action_to_list(self) -> None:
         self.rows.focus()
+        if self.rows.highlighted is None:
+            self.rows.action_first()
+
+    def action_leave(self) -> None:
+        self.post_message(ConversationList.Wish("leave", None))
 
 
 def day_name(day: dt.date, today: dt.date) -> str:

@@ -372,6 +372,26 @@ class Talk:
             sent.siblings = (*sent.siblings, sent.id)
         return self._accepted(turn)
 
+    async def sum_up(self, text: str, about: str, options: Mapping[str, Any], key: str) -> Entry:
+        """Ask for a summary of the branch that ends with a reply. Returns what will be it, which
+        is not shown here."""
+        client = await self._line.get()
+        given = {**self._options, **options}
+        turn = await client.send(
+            self.id, text, parent=ROOT, about=about, aside=True, options=given, key=key
+        )
+        return entry(replace(turn.reply, status=wire.Status.QUEUED, run=turn.run.id))
+
+    async def go_on_below(self, onto: str, first: str, leaf: str) -> None:
+        """Show the messages from `first` to `leaf` again, below that reply."""
+        assert self.id is not None, "a stored conversation"
+        await (await self._line.get()).graft(self.id, onto=onto, first=first, leaf=leaf)
+        await self.open(self.id)
+
+    async def follow_aside(self, reply: Entry, changed: OnChange) -> None:
+        """Read a reply that is not shown here to its end."""
+        await follow(self._line, reply, changed)
+
     async def plan(self, text: str, *, instead_of: Entry | None = None) -> Plan:
         """What the text would put into the prompt, at the end or in place of a message."""
         client = await self._line.get()

@@ -40,7 +40,7 @@ _MARKS = str.maketrans("", "", "\x02\x03")
 
 
 def status(target: Target, *, as_json: bool) -> Exit:
-    found = _once(target, Client.status, start=False)
+    found = once(target, Client.status, start=False)
     if as_json:
         print_json(found)
     else:
@@ -49,7 +49,7 @@ def status(target: Target, *, as_json: bool) -> Exit:
 
 
 def models(target: Target, *, as_json: bool) -> Exit:
-    found = _once(target, Client.models)
+    found = once(target, Client.models)
     if as_json:
         print_json(found)
     else:
@@ -59,16 +59,16 @@ def models(target: Target, *, as_json: bool) -> Exit:
 
 def list_conversations(target: Target, *, limit: int, pinned: bool, as_json: bool) -> Exit:
     wanted = True if pinned else None
-    found = _once(target, lambda client: client.conversations(limit=limit, pinned=wanted))
+    found = once(target, lambda client: client.conversations(limit=limit, pinned=wanted))
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        _print("\n".join(_conversation_line(one) for one in found))
+        _print("\n".join(conversation_line(one) for one in found))
     return Exit.OK
 
 
 def show(target: Target, id: str, *, as_json: bool) -> Exit:
-    branch = _once(target, lambda client: client.branch(id))
+    branch = once(target, lambda client: client.branch(id))
     if as_json:
         messages = [asdict(one) for one in branch.messages]
         print_json({**asdict(branch.conversation), "messages": messages})
@@ -93,7 +93,7 @@ def count(target: Target, question: Question) -> Exit:
             history=question.history,
         )
 
-    found = _once(target, work, model=question.model)
+    found = once(target, work, model=question.model)
     if question.as_json:
         print_json(found)
     else:
@@ -104,13 +104,13 @@ def count(target: Target, question: Question) -> Exit:
 def newest(target: Target, model: str | None = None) -> str:
     """The id of the conversation that this terminal talked in last, or that changed last. Raises
     ClientError if there is none. A server that has to be started for it gets the model."""
-    return _once(target, lambda c: here.newest(c, target.paths.terminals_dir), model=model)
+    return once(target, lambda c: here.newest(c, target.paths.terminals_dir), model=model)
 
 
 def check_model(target: Target, wanted: str) -> None:
     """Raises ClientError if a server runs already and has another model."""
     try:
-        found = _once(target, Client.status, start=False)
+        found = once(target, Client.status, start=False)
     except ClientError as error:
         if error.code in ("not_running", "unreachable"):
             return  # it will be started with this model
@@ -118,8 +118,20 @@ def check_model(target: Target, wanted: str) -> None:
     require_model(found.get("model") or {}, wanted)
 
 
+def model_in_use(target: Target) -> Path | None:
+    """The file that a running server answers with; None where none runs."""
+    try:
+        found = once(target, Client.status, start=False)
+    except ClientError as error:
+        if error.code in ("not_running", "unreachable"):
+            return None
+        raise
+    path = _part(found, "model").get("path")
+    return Path(path) if isinstance(path, str) and path else None
+
+
 def search(target: Target, query: str, *, limit: int, as_json: bool) -> Exit:
-    hits = _once(target, lambda client: client.search(query, limit=limit))
+    hits = once(target, lambda client: client.search(query, limit=limit))
     if as_json:
         print_json([asdict(one) | {"snippet": one.snippet.translate(_MARKS)} for one in hits])
     else:
@@ -135,7 +147,7 @@ def remove(target: Target, ids: Sequence[str], *, confirm: bool) -> Exit:
             if not confirm or await asyncio.to_thread(_confirmed, one):
                 await client.delete_conversation(one.id)
 
-    _once(target, work)
+    once(target, work)
     return Exit.OK
 
 
@@ -146,7 +158,7 @@ def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool
     async def work(client: Client) -> None:
         named = [await client.conversation(id) for id in ids]
         since = time.time() * 1000 - age_ms
-        old = [one for one in await _every_conversation(client) if one.updated_at < since]
+        old = [one for one in await every_conversation(client) if one.updated_at < since]
         free = [one for one in old if not one.pinned]
         chosen = list({one.id: one for one in [*named, *free]}.values())
         spared = [one for one in old if one.pinned and one not in named]
@@ -157,14 +169,14 @@ def remove_old(target: Target, ids: Sequence[str], *, age_ms: int, confirm: bool
             return
         for line in _lines_of(chosen):
             notes.say(line)
-        if confirm and not await asyncio.to_thread(_agreed, f"Delete {_number(chosen)} for good?"):
+        if confirm and not await asyncio.to_thread(agreed, f"Delete {_number(chosen)} for good?"):
             return
         for one in chosen:
             with _passing_over_deleted(True):
                 await client.delete_conversation(one.id)
         notes.say(f"Deleted: {_number(chosen)}")
 
-    _once(target, work)
+    once(target, work)
     return Exit.OK
 
 
@@ -175,7 +187,7 @@ def pin(target: Target, ids: Sequence[str], *, pinned: bool) -> Exit:
             if one.pinned != pinned:
                 await client.update_conversation(one.id, pinned=pinned)
 
-    _once(target, work)
+    once(target, work)
     return Exit.OK
 
 
@@ -184,7 +196,7 @@ def rename(target: Target, id: str, title: str) -> Exit:
         found = await client.conversation(id)
         await client.update_conversation(found.id, title=title)
 
-    _once(target, work)
+    once(target, work)
     return Exit.OK
 
 
@@ -207,7 +219,7 @@ def export(
 
     async def work(client: Client) -> None:
         if ids is None:
-            chosen = [one.id for one in await _every_conversation(client)]
+            chosen = [one.id for one in await every_conversation(client)]
         else:  # all are looked up before any is written
             chosen = [(await client.conversation(id)).id for id in ids]
         with _output(file) as output:
@@ -217,7 +229,7 @@ def export(
                     output.write_now(writer.conversation(await client.tree(id)))
             output.write_now(writer.end())
 
-    _once(target, work)
+    once(target, work)
     return Exit.OK
 
 
@@ -226,16 +238,16 @@ def backup(target: Target, file: Path) -> Exit:
     if target.url is None and _is_same(file, target.paths.database):
         raise ExitError("A backup cannot go into the database itself.", Exit.USAGE, "usage")
     with replacing(file, "The backup") as out:
-        _once(target, lambda client: client.backup(out.write), start=False)
+        once(target, lambda client: client.backup(out.write), start=False)
     return Exit.OK
 
 
 def problems(target: Target) -> list[str]:
     """What is wrong with the server's database, a sentence each."""
-    return _once(target, Client.check, start=False)
+    return once(target, Client.check, start=False)
 
 
-def _once(
+def once(
     target: Target,
     work: Callable[[Client], Awaitable[T]],
     *,
@@ -256,7 +268,7 @@ def _once(
     return asyncio.run(run())
 
 
-async def _every_conversation(client: Client) -> list[Conversation]:
+async def every_conversation(client: Client) -> list[Conversation]:
     """Newest change first."""
     found: list[Conversation] = []
     while True:
@@ -301,10 +313,10 @@ def _print(text: str) -> None:
 
 
 def _confirmed(conversation: Conversation) -> bool:
-    return _agreed(f"Delete {_conversation_line(conversation)}?")
+    return agreed(f"Delete {conversation_line(conversation)}?")
 
 
-def _agreed(question: str) -> bool:
+def agreed(question: str) -> bool:
     Notes().question(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -312,7 +324,7 @@ def _agreed(question: str) -> bool:
 # ---- text -------------------------------------------------------------------------------------
 
 
-def _conversation_line(one: Conversation) -> str:
+def conversation_line(one: Conversation) -> str:
     when = _time(one.updated_at)
     mark = "  (pinned)" if one.pinned else ""
     return f"{one.id[:SHORT_ID]}  {when}  {_flat(one.title) or '(no title)'}{mark}"
@@ -320,7 +332,7 @@ def _conversation_line(one: Conversation) -> str:
 
 def _lines_of(some: Sequence[Conversation]) -> list[str]:
     """Not more than one looks at before saying yes."""
-    lines = [_conversation_line(one) for one in some[:SHOWN_BEFORE_DELETING]]
+    lines = [conversation_line(one) for one in some[:SHOWN_BEFORE_DELETING]]
     more = len(some) - len(lines)
     return [*lines, f"and {more} more"] if more else lines
 

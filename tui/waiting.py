@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from hobnob.tui.clean import one_line
 from hobnob.tui.folds import Typed
+from hobnob.tui.key_bar import Hints
 
 SHOWN_CHARS = 200
 
@@ -24,6 +25,12 @@ class Waiting(OptionList):
         Binding("delete,x,backspace", "drop", "Do not send it", id="waiting.drop"),
         Binding("escape", "leave", "Back to the input", id="waiting.leave"),
     ]
+    key_hints: ClassVar[Hints] = (
+        "Enter edit",
+        "waiting.drop do not send",
+        "waiting.leave back",
+        "app.help keys",
+    )
     HELP = "Messages that are sent when the reply before them has ended. Enter edits one."
 
     @dataclass

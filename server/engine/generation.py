@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hobnob.server.engine.breakers import NONE, Breakers
+from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.detokenize import Detokenizer
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
@@ -43,6 +44,7 @@ class Generation:
         piece: Piece,
         spelled: Piece,
         breakers: Callable[[Sequence[str]], Breakers],
+        constraint: Constraint | None = None,
         eog: Sequence[int],
         n_ctx: int,
         now: float,
@@ -67,7 +69,8 @@ class Generation:
         banned = eog if submit.sampling.ignore_eos else ()
         dry = submit.sampling.dry_multiplier != 0.0
         found = breakers(submit.sampling.dry_sequence_breakers) if dry else NONE
-        self._sampler = Sampler(submit.sampling, tokens, banned, found)
+        self._constraint = constraint
+        self._sampler = Sampler(submit.sampling, tokens, banned, found, constraint)
         self._text = Detokenizer(piece, submit.sampling.stop)
         self._count = 0  # tokens of the reply so far, earlier lives included
         self._replayed: str | None = self._replay(submit.emitted) if submit.emitted else None
@@ -82,6 +85,8 @@ class Generation:
         """A reason why nothing more is to be generated, known without a step."""
         if self._text.finished is not None:
             return StopReason.STOP_STRING
+        if self._constraint is not None and self._constraint.complete:
+            return StopReason.END_TURN
         if 0 < self._sampling.max_tokens <= self._count:
             return StopReason.MAX_TOKENS
         if len(self.run.tokens) >= self._n_ctx:
@@ -101,7 +106,7 @@ class Generation:
             self.drafter.prefilled(now - self._admitted)
 
     def draw(self, row: Row) -> Drawn:
-        """The next token. Raises sampling.BadLogits."""
+        """The next token. Raises sampling.BadLogits and constraint.FormError."""
         return self._sampler.draw(row, self._count)
 
     @property

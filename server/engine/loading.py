@@ -23,6 +23,7 @@ from hobnob.server.engine import (
 )
 from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.constraint import Constraints
 from hobnob.server.engine.draft_model import DraftModel
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
@@ -32,6 +33,7 @@ from hobnob.server.engine.snapshot_files import Disk
 from hobnob.server.engine.snapshots import Snapshots
 from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.steps import Limits, Steps, Words
+from hobnob.server.engine.text import Tokenizer
 from hobnob.server.engine.threads import Threads
 from hobnob.server.engine.video import VideoMemory
 
@@ -365,10 +367,14 @@ def _snapshots(
 
 def _words(vocab: llama.Vocab) -> Words:
     spelled = functools.partial(vocab.piece, special=True)
+    eog = vocab.eog_tokens()
+    inside = functools.partial(Tokenizer(vocab).ids, inside=True)
+    constraints = Constraints(vocab.n_vocab, eog, spelled, vocab.is_control, inside)
     return Words(
         n_vocab=vocab.n_vocab,
-        eog=vocab.eog_tokens(),
+        eog=eog,
         piece=vocab.piece,
         spelled=spelled,
         breakers=BreakerFinder(spelled, vocab.tokenize).find,
+        constraint=constraints.of,
     )

@@ -8,6 +8,7 @@ all runs. Values only: neither side's state is in here.
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import msgspec
 
@@ -85,6 +86,7 @@ class Sampling(msgspec.Struct, array_like=True, frozen=True):
     mirostat_eta: float = 0.1
     adaptive_target: float = -1.0  # negative: off
     adaptive_decay: float = 0.9
+    response_format: dict[str, Any] = {}  # as server/response_format.py makes it; {}: any text
 
     @property
     def reproducible(self) -> bool:

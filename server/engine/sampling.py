@@ -1,8 +1,9 @@
 """The draw of a token from a row of logits.
 
-The samplers run in the order of llama.cpp's default chain (common/common.h and common/sampling.cpp
-there): logit bias, penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature,
-draw. Adaptive-p replaces the draw; mirostat replaces everything but bias and temperature.
+What a form forbids is out from the beginning (constraint.py). Then the samplers run in the order
+of llama.cpp's default chain (common/common.h and common/sampling.cpp there): logit bias, penalties,
+DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw. Adaptive-p replaces the
+draw; mirostat replaces everything but bias and temperature.
 Temperature 0 takes the most likely token that is left; equal logits are ordered by id.
 
 The random number for the i-th generated token is u = n / 2**53, where n is the first 53 bits of
@@ -29,6 +30,7 @@ import numpy as np
 
 from hobnob.server.engine import feedback, filters
 from hobnob.server.engine.breakers import NONE, Breakers
+from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.dry import dry_of
 from hobnob.server.engine.protocol import Sampling
 from hobnob.server.engine.ranking import ByValue, Ids, Order, Row, Values, reached_by, top
@@ -65,9 +67,11 @@ class Sampler:
         tokens: Sequence[int],
         banned: Iterable[int] = (),
         breakers: Breakers = NONE,
+        constraint: Constraint | None = None,
     ) -> None:
         """`tokens`: prompt and what was generated. `banned` are never drawn."""
         self._p = sampling
+        self._constraint = constraint
         self._bias = _bias(sampling.logit_bias, banned)
         self._dry = dry_of(sampling, tokens, breakers)
         self._mirostat = feedback.mirostat_of(sampling)
@@ -91,6 +95,8 @@ class Sampler:
 
     def accept(self, token: int) -> None:
         """The token is part of the reply now."""
+        if self._constraint is not None:
+            self._constraint.accept(token)
         if self._penalises:
             self._count(token)
         if self._dry is not None:
@@ -110,7 +116,7 @@ class Sampler:
                 del self._counts[old]
 
     def draw(self, logits: Row, index: int) -> Drawn:
-        """The token at `index` of the reply. Changes nothing. Raises BadLogits."""
+        """The token at `index` of the reply. Changes nothing. Raises BadLogits and FormError."""
         row = self._adjusted(logits)
         token = self._token(row, index)
         if self._p.logprobs < 0:
@@ -118,10 +124,14 @@ class Sampler:
         return _with_logprobs(logits, token, self._p.logprobs)
 
     def _adjusted(self, logits: Row) -> Row:
-        """The row after bias, penalties and DRY; the row itself when there are none."""
-        if not self._bias and not self._counts and self._dry is None:
+        """The row with what may be drawn, after bias, penalties and DRY; the row itself when
+        there are none."""
+        if self._constraint is not None:
+            row = self._constraint.masked(logits)
+        elif not self._bias and not self._counts and self._dry is None:
             return logits
-        row = logits.copy()
+        else:
+            row = logits.copy()
         if self._bias:
             ids, values = self._bias
             row[ids] += values

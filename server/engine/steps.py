@@ -6,11 +6,14 @@ the others are computed again without it. Every run taken ends in exactly one `F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hobnob.server.engine.breakers import Breakers
+from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.drafter import Drafter
+from hobnob.server.engine.form_grammar import FormError
 from hobnob.server.engine.generation import Generation, Piece, joined
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, Logits, Model, Outcome
@@ -55,6 +58,8 @@ class Words:
     """Control tokens' bytes too."""
     breakers: Callable[[Sequence[str]], Breakers]
     """The token sequences of texts that no repetition reaches across."""
+    constraint: Callable[[Mapping[str, Any], Sequence[int]], Constraint]
+    """What holds a reply with these tokens to a form. Raises FormError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +79,14 @@ def _groups(plan: Plan) -> list[list[int]]:
     return [others, *alone] if others else alone
 
 
-def _refused(submit: Submit) -> Output:
-    """The only news of a run with token ids that there are not."""
+def _refused(submit: Submit, error: str) -> Output:
+    """The only news of a run that asks for what there is not."""
     if submit.warm:
         return Output(submit.run, finish=Finish(WARMED))
     over = Finish(
         StopReason.ERROR,
         error_code="invalid_request",
-        error="A token id is not in the model's vocabulary.",
+        error=error,
         prompt_tokens=len(submit.prompt),
         completion_tokens=len(submit.emitted),
     )
@@ -194,13 +199,19 @@ class Steps:
             self._news.add(Output(submit.run, finish=Finish(WARMED)))
             return
         if not self._knows(submit):  # nothing is made of it: every token is looked up for that
-            self._news.add(_refused(submit))
+            self._news.add(_refused(submit, "A token id is not in the model's vocabulary."))
+            return
+        try:
+            constraint = self._constraint(submit)
+        except FormError as unfit:
+            self._news.add(_refused(submit, str(unfit)))
             return
         made = Generation(
             submit,
             piece=self._words.piece,
             spelled=self._words.spelled,
             breakers=self._words.breakers,
+            constraint=constraint,
             eog=self._words.eog,
             n_ctx=self._limits.n_ctx,
             now=self._clock(),
@@ -234,6 +245,10 @@ class Steps:
         for made in [made for made in self._live.values() if made.run.warm]:
             self._scheduler.end(made.run)
             self._end(made.run, WARMED)
+
+    def _constraint(self, submit: Submit) -> Constraint | None:
+        form = submit.sampling.response_format
+        return self._words.constraint(form, submit.emitted) if form and not submit.warm else None
 
     def _refusal(self, submit: Submit) -> tuple[str, str] | None:
         prompt = submit.prompt
@@ -386,11 +401,11 @@ class Steps:
         drafted = chunk.tokens[len(chunk.tokens) - chunk.outputs + 1 :]
         outputs: list[Output] = []
         reason: str | None = None
-        broken: BadLogits | None = None
+        broken: BadLogits | FormError | None = None
         for row, guess in zip(logits, [*drafted, None], strict=True):
             try:
                 drawn = made.draw(row)
-            except BadLogits as error:
+            except (BadLogits, FormError) as error:
                 broken = error
                 break
             output, reason = made.accept(drawn)

@@ -76,7 +76,7 @@ class TextService:
         """`n_ctx` is the configured window, when it is larger than the trained one."""
         self._vocab = vocab
         self._special = vocab.special_tokens()
-        self._tokenizer = _Tokenizer(vocab)
+        self._tokenizer = Tokenizer(vocab)
         self._longest: int | None = None
         self._n_ctx = max(vocab.n_ctx_train or FALLBACK_CTX_TOKENS, n_ctx)
         self.notes: list[str] = []
@@ -211,8 +211,8 @@ class TextService:
         return "" if token < 0 else self._vocab.piece(token, True).decode("utf-8", "replace")
 
 
-class _Tokenizer:
-    """Text to ids, with long runs cut and no space added in the middle of a prompt."""
+class Tokenizer:
+    """Text to ids, with long runs cut and no space added in the middle of a text."""
 
     def __init__(self, vocab: Words) -> None:
         self._vocab = vocab

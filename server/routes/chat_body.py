@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from hobnob.server import sampling_options
+from hobnob.server import response_format, sampling_options
 from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.routes.bodies import Body, wrong
 
@@ -87,10 +87,6 @@ class StreamOptions(_Open):
     include_usage: bool | None = None
 
 
-class ResponseFormat(_Open):
-    type: str
-
-
 MaxTokens = Annotated[
     int | None,
     Field(ge=1),
@@ -112,7 +108,7 @@ class ChatBody(_Open):
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=sampling_options.MAX_LOGPROBS)
-    response_format: ResponseFormat | None = None
+    response_format: Any = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     functions: list[Any] | None = None
@@ -128,18 +124,11 @@ class ChatBody(_Open):
             raise wrong("only 1 is supported: one choice per request")
         return value
 
-    @field_validator("response_format")
+    @field_validator("grammar")
     @classmethod
-    def _plain_text(cls, value: ResponseFormat | None) -> ResponseFormat | None:
-        if value is not None and value.type != "text":
-            raise wrong('only {"type": "text"} is supported')
-        return value
-
-    @field_validator("grammar", "json_schema")
-    @classmethod
-    def _no_constraint(cls, value: Any) -> Any:
+    def _no_grammar(cls, value: Any) -> Any:
         if value not in (None, ""):
-            raise wrong("replies cannot be held to a form")
+            raise wrong("grammars are not supported; `response_format` takes a JSON schema")
         return value
 
     @field_validator("modalities")
@@ -176,6 +165,8 @@ class ChatBody(_Open):
             raise wrong("stream_options needs `stream`: true", param="stream_options")
         if self.top_logprobs is not None and not self.logprobs:
             raise wrong("top_logprobs needs `logprobs`: true", param="top_logprobs")
+        if self.response_format is not None and self.json_schema is not None:
+            raise wrong("not together with `response_format`", param="json_schema")
         return self
 
     @property
@@ -196,4 +187,8 @@ def chat_options(body: ChatBody) -> dict[str, Any]:
         options["max_tokens"] = min(limits)
     if body.logprobs:
         options["logprobs"] = body.top_logprobs or 0
+    if body.response_format is not None:
+        options["response_format"] = body.response_format
+    if body.json_schema is not None:  # llama-server's name
+        options["response_format"] = response_format.of_schema(body.json_schema, "json_schema")
     return options

@@ -62,6 +62,7 @@ def printable(text: str) -> str:
 _STORE_ERRORS: tuple[tuple[type[values.StoreError], int, str], ...] = (
     (values.NotFound, 404, "not_found"),
     (values.KeyReused, 409, "conflict"),
+    (values.IdTaken, 409, "conflict"),
     (values.BadParent, 400, "invalid_request"),
     (values.WriteFailed, 507, "not_saved"),
     (values.Closed, 503, "server_stopping"),

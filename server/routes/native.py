@@ -81,12 +81,21 @@ class NewMessage(Body):
     options: dict[str, Any] = {}
     instructions: str | None = None
     aside: bool = False
+    about: str | None = None
     interactive: bool = True
     title: Title | None = None
     system: str | None = None
     settings: dict[str, Any] | None = None
     temporary: bool = False
     history: History = []
+
+
+class Graft(Body):
+    """Messages of one branch, to be copied below a reply of another."""
+
+    onto: str
+    first: str
+    leaf: str
 
 
 class NewReply(Body):
@@ -127,6 +136,7 @@ class NativeRoutes:
         add(f"{one}/messages", self.messages, methods=["GET"])
         add(f"{one}/messages", self.send, methods=["POST"])
         add(f"{one}/tree", self.tree, methods=["GET"])
+        add(f"{one}/graft", self.graft, methods=["POST"])
         add(f"{one}/replies", self.regenerate, methods=["POST"])
         add(f"{one}/plan", self.plan, methods=["POST"])
         add(f"{one}/warm", self.warm, methods=["POST"])
@@ -230,6 +240,7 @@ class NativeRoutes:
             options=body.options,
             instructions=body.instructions,
             aside=body.aside,
+            about=body.about,
             system=body.system,
             title=body.title,
             settings=_settings(body),
@@ -239,6 +250,14 @@ class NativeRoutes:
             interactive=body.interactive,
         )
         return self._accepted(await self._runs.accept(request))
+
+    async def graft(self, id: str, body: Graft) -> Response:
+        """Safe to repeat: what is there already is not copied again."""
+        found = await self._store.conversation(LOCAL_OWNER, id)
+        changed = await self._store.graft(
+            LOCAL_OWNER, found.id, onto=body.onto, first=body.first, leaf=body.leaf
+        )
+        return JSONResponse(conversation_json(changed))
 
     async def regenerate(
         self,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import openai
+from pydantic import BaseModel
 from support_e2e import Home, read_rest, read_some, wait_for
 
 COUNT = ("-o", "max_tokens", "60", "-o", "ignore_eos", "true")
@@ -41,6 +42,34 @@ def test_the_official_openai_client_streams_to_the_end(running: Home) -> None:
     streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     assert streamed == whole.choices[0].message.content != ""
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
+
+
+class Place(BaseModel):
+    name: str
+    inhabitants: int
+    rivers: list[str]
+
+
+def test_the_official_openai_client_parses_a_reply_that_is_held_to_a_schema(running: Home) -> None:
+    host, port = running.address()
+    client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=running.key())
+    for seed in range(5):
+        try:
+            answer = client.chat.completions.parse(
+                model="default",
+                messages=[{"role": "user", "content": "Describe Paris as JSON, with two rivers."}],
+                response_format=Place,
+                max_tokens=300,
+                temperature=1.0,
+                seed=seed,
+            )
+        except openai.LengthFinishReasonError:  # so small a model may find no end of a list
+            continue
+        choice = answer.choices[0]
+        assert choice.finish_reason == "stop"
+        assert isinstance(choice.message.parsed, Place)
+        return
+    raise AssertionError("no reply came to its end")
 
 
 def test_the_idle_server_is_small(home: Home) -> None:

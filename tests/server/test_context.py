@@ -147,3 +147,11 @@ async def test_a_history_of_years_is_never_rendered_whole() -> None:
     assert len(result.prompt) <= 900
     assert max(render.calls) <= 2 * 1000
     assert len(render.calls) <= 12
+
+
+async def test_a_summary_is_left_out_never() -> None:
+    items = history("ask", "sum", "aaaa", "bbbb", "cccc", "dddd", "e", system="s")
+    items[1:3] = [Item(one.message, one.id, summary=True) for one in items[1:3]]
+    result = await planned(items, 31)
+    assert [m.text for m in result.messages] == ["s", "ask", "sum", "cccc", "dddd", "e"]
+    assert (result.left_out, result.included) == (["m2", "m3"], 5)

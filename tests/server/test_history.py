@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hobnob.server.engine.protocol import ChatMessage
 from hobnob.server.errors import Conflict
-from hobnob.server.history import items
+from hobnob.server.history import about, items
 from hobnob.store.values import Message
 
 
@@ -53,3 +54,12 @@ def test_ids_are_used_where_they_spell_the_text_in_this_vocabulary(
 ) -> None:
     (item,) = items(None, [message("a", "assistant", "Hi", **fields)], "v")
     assert item.message.tokens == tokens
+
+
+def test_a_summary_is_one_from_where_something_follows_it() -> None:
+    asked = replace(message("u", "user", "Sum up."), blocks=[{"type": "text", "about": "a9"}])
+    branch = [asked, message("a", "assistant", "So."), message("v", "user", "And?")]
+    assert about(asked) == "a9" and about(branch[2]) is None
+    assert about(replace(asked, parent="a0")) is None
+    assert [one.summary for one in items("s", branch, "v")] == [False, True, True, False]
+    assert [one.summary for one in items(None, branch[:2], "v")] == [False, False]

@@ -160,6 +160,19 @@ def test_a_check_needs_no_model() -> None:
         check({"temperature": -1})
 
 
+FORMATS: list[dict[str, Any]] = [
+    {"type": "text"},
+    {"type": "json_object"},
+    {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, None, "é"]}}},
+]
+
+
+def test_a_layer_may_ask_for_plain_text_where_one_before_it_asks_for_a_form() -> None:
+    held, plain = FORMATS[1], FORMATS[0]
+    assert resolved({"response_format": held}).sampling.response_format == held
+    assert resolved({"response_format": held}, {"response_format": plain}) == resolved()
+
+
 @given(
     st.fixed_dictionaries(
         {},
@@ -169,6 +182,7 @@ def test_a_check_needs_no_model() -> None:
             "stop": st.lists(st.text(max_size=5), max_size=16),
             "logit_bias": st.dictionaries(st.integers(0, N_VOCAB - 1), st.floats(-100, 100)),
             "exact": st.booleans(),
+            "response_format": st.sampled_from(FORMATS),
             "max_tokens": st.integers(0, 1000),
         },
     )

@@ -195,7 +195,7 @@ async def test_screens_open_below_the_text_and_leave_it_as_it_was(
         session.type("\x13")
         await session.until("Knots")
         session.type("\x13")
-        await session.until(READY)
+        await session.until("Ctrl+J new line")  # of its row only what is new is drawn
         session.type("\x11")
         assert await session.ends() == 0
         rows = [row for row in scrolled(session) if row]

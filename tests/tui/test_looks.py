@@ -21,8 +21,9 @@ from hobnob.tui.comparing import ComparingApp
 from hobnob.tui.comparisons import ComparisonsScreen
 from hobnob.tui.composer import Composer
 from hobnob.tui.editor import edit
-from hobnob.tui.help import key_name, table
+from hobnob.tui.help import table
 from hobnob.tui.help_parts import help_parts
+from hobnob.tui.key_names import key_name
 from hobnob.tui.message import MessageView
 from hobnob.tui.model_watch import describe
 from hobnob.tui.playground import Playground

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hobnob.server.engine.cells import Cells
+from hobnob.server.engine.constraint import Constraints
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.model import Chunk, Decoded, State
 from hobnob.server.engine.news import SILENCE_SECONDS
@@ -26,6 +28,7 @@ from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.threads import Threads
 
 LETTERS = {id: bytes([96 + id % 26 + 1]) for id in PLAIN}
+ASCII = {id: bytes([32 + id]) for id in PLAIN}  # digits, capitals, the quotation mark
 
 
 def guessing(seed: int) -> Guesses:
@@ -57,6 +60,7 @@ class Bench(Said):
         outputs: int = 32,
         speculation: Speculation | None = None,
         snapshots: Snapshots | None = None,
+        letters: Mapping[int, bytes] = LETTERS,
     ) -> None:
         super().__init__()
         self.model = FakeModel(cells, ids, rows=rows, can_cut=can_cut, ordered=ordered)
@@ -68,6 +72,7 @@ class Bench(Said):
             saved_bytes_max=saved_bytes_max,
             snapshots=snapshots,
         )
+        numbers = {letter[0]: id for id, letter in letters.items()}
         self.now = 0.0
         self.frames: list[Stepped] = []
         self.steps = Steps(
@@ -76,9 +81,16 @@ class Bench(Said):
             Words(
                 N_VOCAB,
                 [EOG],
-                lambda id: LETTERS.get(id, b"?"),
+                lambda id: letters.get(id, b"?"),
                 lambda id: b"<%d>" % id,
                 lambda texts: frozenset((ord(text),) for text in texts if ord(text) < N_VOCAB),
+                Constraints(
+                    N_VOCAB,
+                    [EOG],
+                    lambda id: letters.get(id, b""),
+                    lambda id: id == EOG,
+                    lambda text: [numbers[byte] for byte in text.encode()],
+                ).of,
             ),
             Limits(n_ctx, running, rows, exact_rows, outputs),
             pace=Pace(rows, 1.0),
@@ -165,6 +177,83 @@ def test_with_ignore_eos_the_end_token_is_never_drawn() -> None:
     bench.finish()
     assert bench.tokens["a"] == greedy(ask, 30, eog=False)
     assert bench.reason("a") == "max_tokens"
+
+
+def held_to(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"schema": schema}}
+
+
+NAME = held_to({"type": "string", "pattern": "^[A-Z]{3,9}$"})
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_a_reply_is_held_to_its_form_and_ends_when_that_is_filled(temperature: float) -> None:
+    for seed in range(20):
+        bench = Bench(letters=ASCII)
+        bench.submit(
+            "a",
+            long_prompt(5 + seed),
+            max_tokens=40,
+            response_format=NAME,
+            temperature=temperature,
+            seed=seed,
+            ignore_eos=seed % 2 == 1,
+        )
+        bench.submit("free", long_prompt(6 + seed), max_tokens=12)
+        bench.finish()
+        assert bench.reason("a") == "end_turn"
+        assert re.fullmatch('"[A-Z]{3,9}"', bench.text["a"])
+        assert bench.tokens["free"] == greedy(long_prompt(6 + seed), 12)
+
+
+def test_a_held_reply_goes_on_from_where_it_was_and_says_the_same() -> None:
+    whole = Bench(letters=ASCII)
+    whole.submit("a", long_prompt(5), max_tokens=40, response_format=NAME, temperature=1.0)
+    whole.finish()
+    said = whole.tokens["a"]
+    for cut in range(1, len(said) + 1):
+        bench = Bench(letters=ASCII)
+        options = {"response_format": NAME, "temperature": 1.0, "max_tokens": 40}
+        bench.submit("a", long_prompt(5), emitted=said[:cut], **options)
+        bench.finish()
+        assert [*said[:cut], *bench.tokens["a"]] == said
+        assert bench.reason("a") == "end_turn"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drafts_change_nothing_in_a_held_reply(seed: int) -> None:
+    said = []
+    for speculation in (None, guessing(seed)):
+        bench = Bench(letters=ASCII, speculation=speculation)
+        bench.submit("a", long_prompt(5), max_tokens=40, response_format=NAME, temperature=1.0)
+        bench.finish()
+        said.append((bench.tokens["a"], bench.reason("a")))
+    assert said[0] == said[1]
+
+
+def test_a_held_reply_that_meets_its_limit_says_that_it_was_cut() -> None:
+    bench = Bench(letters=ASCII)
+    bench.submit("a", long_prompt(5), max_tokens=2, response_format=NAME)
+    bench.finish()
+    assert (bench.reason("a"), bench.text["a"][0], len(bench.text["a"])) == ("max_tokens", '"', 2)
+
+
+def test_a_form_that_cannot_be_compiled_costs_its_own_run_alone() -> None:
+    bench = Bench(letters=ASCII)
+    bench.submit("bad", long_prompt(5), response_format=held_to({"type": "nonsense"}))
+    bench.submit("good", long_prompt(6), max_tokens=8)
+    bench.finish()
+    finish = bench.finishes["bad"][0]
+    assert (finish.reason, finish.error_code) == ("error", "invalid_request")
+    assert "schema" in (finish.error or "")
+    assert bench.tokens["good"] == greedy(long_prompt(6), 8)
+
+
+def test_a_warm_up_of_a_held_conversation_reads_its_prompt() -> None:
+    bench = Bench(letters=ASCII)
+    bench.submit("warm", long_prompt(5), warm=True, response_format=NAME)
+    bench.finish()
+    assert bench.reason("warm") == "warmed"
 
 
 def test_a_stop_string_ends_the_reply_before_it() -> None:

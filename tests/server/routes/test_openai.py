@@ -374,6 +374,10 @@ async def test_the_smaller_token_limit_holds(
     assert reason == ("length" if 0 < limit <= 4 else "stop")
 
 
+def schema_format(schema: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "it", "schema": schema, "strict": True}}
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "messages"),
     ({"messages": "hi"}, "messages"),
@@ -414,9 +418,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
+    ({"response_format": "json"}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": 3}}}, "response_format"),
+    ({"response_format": schema_format({"type": "nonsense"})}, "response_format"),
+    ({"response_format": schema_format({"enum": ["x" * 70_000]})}, "response_format"),
     ({"grammar": "root ::= [0-9]+"}, "grammar"),
-    ({"json_schema": {}}, "json_schema"),
+    ({"json_schema": 3}, "json_schema"),
+    ({"json_schema": {}, "response_format": {"type": "json_object"}}, "json_schema"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"modalities": "audio"}, "modalities"),
     ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
@@ -440,6 +450,26 @@ async def test_what_cannot_be_done_is_refused_by_name_and_never_ignored(
 async def test_fields_that_ask_for_what_is_done_anyway_are_taken(edge: Edge) -> None:
     plain = {"grammar": "", "json_schema": None, "modalities": ["text"], "prediction": None}
     assert (await edge.chat(**plain, tools=[], response_format={"type": "text"})).is_success
+
+
+@pytest.mark.parametrize(
+    ("fields", "schema"),
+    [
+        ({"response_format": {"type": "json_object"}}, None),
+        ({"response_format": {"type": "json_object", "schema": {"type": "object"}}}, "object"),
+        ({"response_format": schema_format({"type": "array"})}, "array"),
+        ({"json_schema": {"type": "integer"}}, "integer"),
+    ],
+)
+async def test_the_form_of_a_reply_reaches_the_engine(
+    edge: Edge, fields: dict[str, Any], schema: str | None
+) -> None:
+    assert (await edge.chat(**fields)).is_success
+    taken = edge.engine.submitted[-1].sampling.response_format
+    if schema is None:
+        assert taken == {"type": "json_object"}
+    else:
+        assert taken == {"type": "json_schema", "json_schema": {"schema": {"type": schema}}}
 
 
 async def test_minus_one_asks_for_a_random_seed_as_llama_server_has_it(edge: Edge) -> None:
