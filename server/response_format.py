@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hobnob.server.engine import form_grammar
 from hobnob.server.errors import InvalidRequest
 
 PARAM = "response_format"
@@ -58,8 +59,6 @@ def of_schema(schema: Any, param: str = PARAM) -> dict[str, Any]:
 def check(form: Mapping[str, Any]) -> None:
     """Raises InvalidRequest for a form, as `normal` makes it, that cannot be compiled. Takes some
     milliseconds, a hundred at the worst."""
-    from hobnob.server.engine import form_grammar  # its library only where it is asked for
-
     try:
         form_grammar.check(form)
     except form_grammar.FormError as error:

@@ -151,6 +151,21 @@ def test_the_server_process_never_loads_the_engine_or_numpy() -> None:
     assert "hobnob.server.engine.worker" not in seen
 
 
+def test_no_start_waits_for_the_library_of_forms() -> None:
+    """Few replies are held to one, and every start and restart would pay for its import."""
+    seen: set[str] = set()
+    pending = ["hobnob.server.main", "hobnob.server.engine.worker", "hobnob.server.engine.loading"]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        names = imports(MODULES[name], top_level=True)
+        assert "llguidance" not in foreign(names), name
+        pending += ours(names)
+    assert "hobnob.server.engine.form_grammar" in seen
+
+
 def test_the_engine_process_knows_neither_store_nor_http() -> None:
     seen: set[str] = set()
     pending = ["hobnob.server.engine.worker"]

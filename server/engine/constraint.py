@@ -81,7 +81,7 @@ class Constraints:
     def _matcher(self, grammar: str) -> LLMatcher:
         known = self._compiled.get(grammar)
         if known is None:
-            known = LLMatcher(self._tokenizer, grammar, log_level=0, limits=form_grammar.LIMITS)
+            known = LLMatcher(self._tokenizer, grammar, log_level=0, limits=form_grammar.limits())
             tried = known.deep_copy()
             tried.compute_bitmask()  # what refers to itself alone compiles, and begins with nothing
             if tried.is_error():

@@ -7,11 +7,11 @@ answers with `Output`s. A continued run replays the ids of its earlier lives fir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hobnob.server.engine.breakers import NONE, Breakers
-from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.detokenize import Detokenizer
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.protocol import Finish, Logprob, Output, Submit
@@ -19,6 +19,9 @@ from hobnob.server.engine.ranking import Row
 from hobnob.server.engine.run import Run
 from hobnob.server.engine.sampling import Drawn, Sampler
 from hobnob.server.wire import StopReason
+
+if TYPE_CHECKING:
+    from hobnob.server.engine.constraint import Constraint
 
 Piece = Callable[[int], bytes]
 
@@ -106,7 +109,7 @@ class Generation:
             self.drafter.prefilled(now - self._admitted)
 
     def draw(self, row: Row) -> Drawn:
-        """The next token. Raises sampling.BadLogits and constraint.FormError."""
+        """The next token. Raises sampling.BadLogits and form_grammar.FormError."""
         return self._sampler.draw(row, self._count)
 
     @property

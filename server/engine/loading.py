@@ -6,9 +6,10 @@ import functools
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hobnob.server.engine import (
     exactness,
@@ -23,7 +24,6 @@ from hobnob.server.engine import (
 )
 from hobnob.server.engine.breakers import BreakerFinder
 from hobnob.server.engine.cells import Cells
-from hobnob.server.engine.constraint import Constraints
 from hobnob.server.engine.draft_model import DraftModel
 from hobnob.server.engine.memory import Memory
 from hobnob.server.engine.pacing import Pace
@@ -36,6 +36,9 @@ from hobnob.server.engine.steps import Limits, Steps, Words
 from hobnob.server.engine.text import Tokenizer
 from hobnob.server.engine.threads import Threads
 from hobnob.server.engine.video import VideoMemory
+
+if TYPE_CHECKING:
+    from hobnob.server.engine.constraint import Constraint, Constraints
 
 ALL_LAYERS = 999
 SMALLEST_SHARE_LAYERS = 4  # fewer layers on a GPU are not worth its trouble
@@ -367,14 +370,27 @@ def _snapshots(
 
 def _words(vocab: llama.Vocab) -> Words:
     spelled = functools.partial(vocab.piece, special=True)
-    eog = vocab.eog_tokens()
-    inside = functools.partial(Tokenizer(vocab).ids, inside=True)
-    constraints = Constraints(vocab.n_vocab, eog, spelled, vocab.is_control, inside)
     return Words(
         n_vocab=vocab.n_vocab,
-        eog=eog,
+        eog=vocab.eog_tokens(),
         piece=vocab.piece,
         spelled=spelled,
         breakers=BreakerFinder(spelled, vocab.tokenize).find,
-        constraint=constraints.of,
+        constraint=_constraints(vocab, spelled),
     )
+
+
+def _constraints(
+    vocab: llama.Vocab, spelled: Callable[[int], bytes]
+) -> Callable[[Mapping[str, Any], Sequence[int]], Constraint]:
+    """Its library is imported, and the vocabulary read, when the first reply is held to a form."""
+
+    @functools.cache
+    def made() -> Constraints:
+        from hobnob.server.engine.constraint import Constraints
+
+        inside = functools.partial(Tokenizer(vocab).ids, inside=True)
+        eog = vocab.eog_tokens()
+        return Constraints(vocab.n_vocab, eog, spelled, vocab.is_control, inside)
+
+    return lambda form, emitted: made().of(form, emitted)

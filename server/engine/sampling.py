@@ -25,15 +25,18 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hobnob.server.engine import feedback, filters
 from hobnob.server.engine.breakers import NONE, Breakers
-from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.dry import dry_of
 from hobnob.server.engine.protocol import Sampling
 from hobnob.server.engine.ranking import ByValue, Ids, Order, Row, Values, reached_by, top
+
+if TYPE_CHECKING:
+    from hobnob.server.engine.constraint import Constraint
 
 _XTC_DRAW = 1  # number of XTC's draw for a place
 _KEY = struct.Struct("<QQQ")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hobnob.server.engine.breakers import Breakers
-from hobnob.server.engine.constraint import Constraint
 from hobnob.server.engine.drafter import Drafter
 from hobnob.server.engine.form_grammar import FormError
 from hobnob.server.engine.generation import Generation, Piece, joined
@@ -35,6 +34,9 @@ from hobnob.server.engine.scheduler import Budget, Plan, Scheduler
 from hobnob.server.engine.speculation import Speculation
 from hobnob.server.engine.threads import Threads
 from hobnob.server.wire import StopReason
+
+if TYPE_CHECKING:
+    from hobnob.server.engine.constraint import Constraint
 
 SAVE_STEPS = 8
 """One of so many busy steps also saves a stretch of a finished run."""
