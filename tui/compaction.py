@@ -76,7 +76,8 @@ async def compact(talk: Talk, wish: Wish, tell: Callable[[str], None]) -> str:
     if cut is None:
         return "There is nothing to sum up yet: the last two turns stay as they are."
     tell(f"summing up the first {cut.older} messages…")
-    options = {"max_tokens": SUMMARY_TOKENS, "stop": []}
+    # whatever form the replies of the conversation are held to
+    options = {"max_tokens": SUMMARY_TOKENS, "stop": [], "response_format": {"type": "text"}}
     summary = await talk.sum_up(REQUEST, cut.about, options, uuid.uuid4().hex)
     watching = asyncio.ensure_future(_stop_when_asked(talk, summary, wish))
     try:

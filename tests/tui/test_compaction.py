@@ -111,6 +111,17 @@ async def test_all_of_it_is_the_other_version_of_the_first_message(tmp_path: Pat
         assert here.talk.entries[0].text == REQUEST and len(here.talk.entries) == 6
 
 
+async def test_the_summary_is_text_whatever_form_the_replies_are_held_to(tmp_path: Path) -> None:
+    async with talking(tmp_path, 4) as here:
+        held = {"response_format": {"type": "json_object"}}
+        assert here.talk.id is not None
+        await here.edge.call("PATCH", f"/conversations/{here.talk.id}", json={"settings": held})
+        await compact(here.talk, Stop(), lambda _: None)
+        assert here.engine.submitted[-1].sampling.response_format == {}
+        await here.talk.follow(await here.talk.send(here.talk.prepare("q4")), lambda _: None)
+        assert here.engine.submitted[-1].sampling.response_format == {"type": "json_object"}
+
+
 async def test_a_short_one_sends_nothing(tmp_path: Path) -> None:
     async with talking(tmp_path, 2) as here:
         assert "nothing to sum up" in await compact(here.talk, Stop(), lambda _: None)
