@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from hobnob.exits import ExitError
 from hobnob.tui import roles
 from hobnob.tui.clean import one_line
+from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.line import Line
 from hobnob.tui.notice import ClientError
 from hobnob.tui.roles import BadRole, NoRole, Roles
@@ -31,6 +32,13 @@ class RolePicker(ModalScreen[str]):
         Binding("down", "to_list", "The list", id="roles.list", show=False),
     ]
 
+    key_hints: ClassVar[Hints] = (
+        "Enter take it",
+        "roles.list the list",
+        "roles.close close",
+        "app.help keys",
+    )
+
     def __init__(self, found: Roles) -> None:
         super().__init__()
         self._roles = [(name, _about(found, name)) for name in found.names()]
@@ -40,6 +48,7 @@ class RolePicker(ModalScreen[str]):
             yield Input(placeholder="Roles", id="search-text")
             yield OptionList(id="hits", markup=False)
             yield Static(id="search-state", markup=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self._show("")
