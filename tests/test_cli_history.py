@@ -10,26 +10,18 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support_edge import KEY, Edge, edge_at
 from support_turns import ME, SettableClock, said
+from support_verbs import Said, replied
+from support_verbs import run as run_verb
 
-from hobnob import cli
 from hobnob.exits import Exit
 from hobnob.store.store import Store, utc_ms
 
 HOSTILE = 'A\x1b]52;c;cHduZWQ=\x1b\\B\x1b]0;owned\x07C\x1b[2J"D\x9d0;x\x9cE\rF\x08G'
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
 
 
 History = Callable[..., Awaitable[Said]]
@@ -52,18 +44,9 @@ def history(
     monkeypatch.setenv("HOBNOB_KEY", KEY)
 
     async def run(*arguments: str) -> Said:
-        capfd.readouterr()
-        code = await asyncio.to_thread(cli.run, ["history", *arguments])
-        out, err = capfd.readouterr()
-        return Said(code, out, err)
+        return await asyncio.to_thread(run_verb, capfd, "history", *arguments)
 
     return run
-
-
-async def replied(edge: Edge, turn: Any) -> Any:
-    """The turn, when its reply is complete."""
-    await edge.call("GET", f"/runs/{turn['run']['id']}/events")
-    return turn
 
 
 async def branched(edge: Edge) -> dict[str, str]:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support_edge import KEY, Edge, edge_at
 from support_turns import ME, first_turn, said
+from support_verbs import Said, replied
+from support_verbs import run as run_verb
 
-from hobnob import cli
 from hobnob.exits import Exit
 from hobnob.store.values import WriteFailed
 from hobnob.tui.importing import tree
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
 
 History = Callable[..., Awaitable[Said]]
 
@@ -49,18 +43,9 @@ def history(
 
     async def run(edge: Edge, *arguments: str | Path) -> Said:
         monkeypatch.setenv("HOBNOB_URL", edge.url)
-        capfd.readouterr()
-        words = [str(one) for one in arguments]
-        code = await asyncio.to_thread(cli.run, ["history", *words])
-        out, err = capfd.readouterr()
-        return Said(code, out, err)
+        return await asyncio.to_thread(run_verb, capfd, "history", *map(str, arguments))
 
     return run
-
-
-async def replied(edge: Edge, turn: Any) -> Any:
-    await edge.call("GET", f"/runs/{turn['run']['id']}/events")
-    return turn
 
 
 async def lived_in(edge: Edge) -> None:
@@ -237,6 +222,19 @@ async def test_an_import_that_is_broken_off_is_completed_by_the_next(
     rest = await history(edge, "import", file)
     assert "2 conversations were imported; 1 conversation was here already." in rest.err
     assert len(await edge.store.conversations(ME)) == 3
+
+
+async def test_what_is_piped_in_is_imported_too(
+    edges: tuple[Edge, Edge], history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edge, _ = edges
+    given = [{"role": "user", "content": "Ping?"}, {"role": "assistant", "content": "Pong."}]
+    piped = io.TextIOWrapper(io.BytesIO(json.dumps(given).encode()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert (await history(edge, "import", "-")).code == 0
+    (one,) = await edge.store.conversations(ME)
+    assert one.head is not None
+    assert (await edge.store.message(ME, one.head)).text == "Pong."
 
 
 async def test_a_file_that_is_not_there_starts_nothing(

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,10 @@ from fake_hub import COMMIT, FakeHub, git_digest
 from support_cli import COMMAND, Cli
 from support_gguf import gguf
 from support_session import Session
+from support_verbs import Said
+from support_verbs import run as run_verb
 
-from hobnob import cli, hub, hub_download
+from hobnob import hub, hub_download
 from hobnob.exits import Exit
 from hobnob.hub import Account
 from hobnob.tui import verbs
@@ -27,13 +28,6 @@ from hobnob.tui import verbs
 KV = {"general.architecture": "llama", "llama.context_length": 64}
 MODEL = gguf(KV, {"t": 64})
 LARGE = MODEL + bytes(range(256)) * 20_000  # what comes behind the tensors does no harm
-
-
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
 
 
 Models = Callable[..., Said]
@@ -65,9 +59,7 @@ def cache(
 @pytest.fixture
 def models(cache: Path, capfd: pytest.CaptureFixture[str]) -> Models:
     def run(*arguments: str) -> Said:
-        capfd.readouterr()
-        code = cli.run(["models", *arguments])
-        return Said(code, *capfd.readouterr())
+        return run_verb(capfd, "models", *arguments)
 
     return run
 
