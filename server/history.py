@@ -23,9 +23,9 @@ def items(system: str | None, branch: Sequence[Message | Said], vocab_hash: str)
     found = [Item(ChatMessage("system", system))] if system else []
     first = branch[0] if len(branch) > 2 else None
     sums = isinstance(first, Message) and about(first) is not None
-    summary = branch[:2] if sums else []
+    summary = 2 if sums else 0  # messages
     for number, message in enumerate(branch):
-        sums_up = number < len(summary)
+        sums_up = number < summary
         if message.role == "user":
             found.append(Item(ChatMessage("user", message.text), message.id, sums_up))
             continue

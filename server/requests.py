@@ -26,9 +26,7 @@ class TurnRequest:
     options: Mapping[str, Any] = field(default_factory=dict)  # as sampling_options.resolve takes
     instructions: str | None = None  # the system prompt of this reply alone; None: as ever
     aside: bool = False  # the conversation's head stays where it is
-    about: str | None = (
-        None  # a reply: asked at the end of its branch, though it stands at the root
-    )
+    about: str | None = None  # a reply: asked at its branch's end, though it stands at the root
     system: str | None = None
     title: str | None = None  # None: made from the text
     settings: Mapping[str, Any] = field(default_factory=dict)
