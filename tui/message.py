@@ -97,6 +97,7 @@ class MessageView(Growing, Widget, can_focus=True):
         super().__init__(classes="user" if entry.role == USER else "reply")
         self.entry = entry
         self._layout_rows: MessageRows | None = None
+        self._drawn_rows: MessageRows | None = None  # those of the last layout
         self._strips: dict[int, Strip] = {}
         self._styles_of: dict[str, Style] = {}
         self._wanted: finding.Wanted | None = None
@@ -200,27 +201,42 @@ class MessageView(Growing, Widget, can_focus=True):
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        made = self._layout_rows
-        if made is None or made.width != max(width, 1):
-            fresh = MessageRows(self.entry, width)
-            fresh.whole = self._current is not None if made is None else made.whole
-            if made is not None:
-                fresh.folded = made.folded
-            fresh.left_out = self.has_class("left-out")
-            fresh.update()
-            self._layout_rows = fresh
-            self._places = None
-            self._strips.clear()
+        self._fit(width)
         return max(len(self.rows), 1)
+
+    def _fit(self, width: int) -> None:
+        """Have the rows of a width."""
+        made = self._layout_rows
+        if made is not None and made.width == max(width, 1):
+            return
+        fresh = MessageRows(self.entry, width)
+        fresh.whole = self._current is not None if made is None else made.whole
+        if made is not None:
+            fresh.folded = made.folded
+        fresh.left_out = self.has_class("left-out")
+        fresh.update()
+        self._layout_rows = fresh
+        self._places = None
+        self._strips.clear()
 
     def _size_updated(
         self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
     ) -> bool:
         """Only higher or lower: `sync` has said which rows are to be drawn again, and in a reply
-        that streams these are few. Textual would take all of them for changed."""
+        that streams these are few. Textual would take all of them for changed.
+
+        Textual remembers the heights of widths it had before and does not ask again. The rows are
+        then those of another width, and there may be more of them than when it asked."""
         self._keeps_rows = size.width == self._size.width
         updated = super()._size_updated(size, virtual_size, container_size, layout)
         self._keeps_rows = False
+        if self._layout_rows is not None:
+            self._fit(self.size.width)
+        if self._layout_rows is not self._drawn_rows:
+            self._drawn_rows = self._layout_rows
+            self._set_dirty()
+            if len(self.rows) > self.size.height:
+                self.refresh(layout=True)
         return updated
 
     def _set_dirty(self, *regions: Region) -> None:

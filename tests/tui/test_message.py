@@ -17,6 +17,7 @@ from textual.selection import SELECT_ALL, Selection
 from hobnob.server.wire import Status
 from hobnob.tui import finding
 from hobnob.tui.message import MessageView
+from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.transcript import Entry, Part, Phase
 
 
@@ -57,6 +58,55 @@ async def test_it_is_as_high_as_its_rows_at_any_width() -> None:
         assert view.size.height == len(view.rows)
         high = view.size.height
         await pilot.resize_terminal(20, 40)
+        await pilot.pause()
+        assert view.size.height == len(view.rows) > high
+
+
+async def on_screen(pilot: Pilot[None], view: MessageView) -> list[str]:
+    """What is on the screen, and is the same as what a new widget would draw."""
+    await pilot.pause()
+    drawn = [
+        "".join(segment.text for segment in strip).rstrip()
+        for strip in view.screen._compositor.render_strips()
+    ]
+    afresh = MessageRows(view.entry, view.size.width)
+    afresh.update()
+    assert drawn[: len(afresh.rows)] == [row.text.rstrip() for row in afresh.rows]
+    return drawn
+
+
+async def test_it_fits_a_width_that_it_had_before() -> None:
+    entry = reply("word " * 50, ended=False)
+    async with shown(entry) as (pilot, view):
+        before = await on_screen(pilot, view)
+        for width in (90, 40, 60, 90, 40):
+            await pilot.resize_terminal(width, 40)
+            after = await on_screen(pilot, view)
+        assert after == before
+
+
+async def test_it_fits_a_width_that_it_had_before_also_where_text_comes_meanwhile() -> None:
+    entry = reply("", ended=False)
+    async with shown(entry) as (pilot, view):
+        for n in range(120):
+            await pilot.resize_terminal((90, 40, 60, 40, 90, 60)[n % 6], 40)
+            entry.parts[0].add(f"word{n} ")
+            view.sync()
+            await on_screen(pilot, view)
+
+
+async def test_a_row_that_came_at_another_width_is_below_the_others_at_the_one_before() -> None:
+    entry = reply("word " * 43, ended=False)
+    async with shown(entry) as (pilot, view):
+        high = view.size.height
+        await pilot.resize_terminal(90, 40)
+        await pilot.pause()
+        rows = len(view.rows)
+        entry.parts[0].add("more " * 8)
+        view.sync()
+        assert len(view.rows) == rows  # so that nobody has asked for a layout
+        await pilot.resize_terminal(40, 40)
+        await on_screen(pilot, view)
         await pilot.pause()
         assert view.size.height == len(view.rows) > high
 
