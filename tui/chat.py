@@ -19,6 +19,7 @@ from textual.timer import Timer
 from hobnob.tui.chat_frame import ChatFrame
 from hobnob.tui.commands import command_of
 from hobnob.tui.composer import Composer
+from hobnob.tui.doubt import Doubt
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.drawing import DrawingApp
 from hobnob.tui.early import EarlyKeys
@@ -82,6 +83,7 @@ class Chat(ChatFrame):
         self._early = early
         self._vi = vi  # Esc in the input goes to the messages
         self._painter = Painter(self._view, self._written)
+        self._doubt = Doubt()
         self._opened = 0
         self._first = first
         self._draft_timer: Timer | None = None
@@ -190,7 +192,9 @@ class Chat(ChatFrame):
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         text, edit = event.text, self._unsent.edit
-        if command_of(text) is not None:
+        if asked := self._doubt.about(text):
+            self.app.notify(asked, markup=False)
+        elif command_of(text) is not None:
             if edit is None:
                 self.composer.take()
             else:  # it goes on after the command

@@ -147,7 +147,7 @@ class LinearChat:
             return
         if command_of(text) is not None:
             self._command(text.strip())
-        elif text.strip():
+        elif text.strip() and not self._commands.doubts(text):
             self._deliver(text)
 
     def _message(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hobnob.tui import clipboard, commands, compaction, roles, words
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.compare import read_settings
+from hobnob.tui.doubt import Doubt
 from hobnob.tui.library import pinned_ones
 from hobnob.tui.records import Conversation, Hit
 from hobnob.tui.roles import BadRole, NoRole, Roles
@@ -55,6 +56,7 @@ class LinearCommands:
     def __init__(self, chat: LinearChat) -> None:
         self._chat = chat
         self._given = ""  # the word after the command
+        self._doubt = Doubt(COMMANDS)
         self._does: dict[str, Callable[[], None]] = {
             "/new": lambda: self._new(temporary=False),
             "/temporary": lambda: self._new(temporary=True),
@@ -84,11 +86,20 @@ class LinearCommands:
 
     def run(self, typed: str) -> None:
         """A command, with the word after it. Raises ClientError and KeyboardInterrupt."""
+        self._doubt.about(typed)  # a command: what was asked before is of no account any more
         name, self._given = command_of(typed) or (typed, "")
         if name in self._does:
             self._does[name]()
         else:
             self._chat.say(f"{name} is for the full screen only")
+
+    def doubts(self, text: str) -> bool:
+        """Whether a text is nearly a command. Then that is said, and it is in the input again."""
+        asked = self._doubt.about(text)
+        if asked:
+            self._chat.say(asked)
+            self._chat.put(text)
+        return bool(asked)
 
     # ---- conversations ------------------------------------------------------------------------
 

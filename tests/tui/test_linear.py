@@ -414,6 +414,20 @@ async def test_commands_ask_for_what_they_need(server: FakeServer, hobnob: Cli) 
     assert sent(server) == ["/etc/passwd"]
 
 
+async def test_a_mistyped_command_is_asked_about_and_stays_in_the_input(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    async with Session(hobnob, "--plain", env=DUMB) as session:
+        await session.plays(
+            ("You: ", "/fcats\r"),
+            ("There is no /fcats; /facts? Enter again sends it as a message.", "You: /fcats", ""),
+        )
+        assert sent(server) == []
+        await session.plays(("\r",), ("fake-model: Hello world.", "You: ", "/quit\r"))
+        assert await session.ends() == 0
+    assert sent(server) == ["/fcats"]
+
+
 async def test_a_reply_that_was_cut_is_gone_on_with_by_a_command(
     server: FakeServer, hobnob: Cli
 ) -> None:
