@@ -17,6 +17,7 @@ from hobnob.tui.completions import Completions
 from hobnob.tui.composer import Composer
 from hobnob.tui.drafts import Drafts
 from hobnob.tui.elsewhere import Elsewhere
+from hobnob.tui.notices import Notices
 from hobnob.tui.outlook import Outlook
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.talk import Talk
@@ -46,7 +47,8 @@ class ChatFrame(Compacting):
         yield Welcome()
         yield self._view
         yield self.find_bar
-        yield Static(id="hint", markup=False)
+        yield Static(id="hint", classes="empty", markup=False)
+        yield Notices()
         yield self._waiting
         completions = Completions()
         yield completions
@@ -71,7 +73,9 @@ class ChatFrame(Compacting):
         words = " · ".join(hints)
         if words != self._hint:  # an update lays the whole screen out again
             self._hint = words
-            self.query_one("#hint", Static).update(Content(words))
+            hint = self.query_one("#hint", Static)
+            hint.update(Content(words))
+            hint.set_class(not words, "empty")
 
     def show_title(self) -> None:
         self.query_one(TitleBar).show(self.talk, opening=self._opening is not None)

@@ -7,12 +7,13 @@ from typing import Any
 
 from rich.console import RenderableType
 from textual import events
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from hobnob.tui.clean import clean
 from hobnob.tui.driver import FullDriver, ReadingDriver
+from hobnob.tui.notices import Notices
 from hobnob.tui.picture import Picture, abilities
 
 MOST_NOTICE_CHARS = 1000
@@ -62,3 +63,14 @@ class DrawingApp(App[int]):
             timeout=timeout,
             markup=markup,
         )
+
+    def _refresh_notifications(self) -> None:
+        """In the rows that the screen has for them; where it has none, over what is there."""
+        try:
+            rows = self.screen.query(Notices)
+        except ScreenStackError:
+            return
+        for one in rows:
+            self.call_later(one.show, self._notifications)
+        if not rows:
+            super()._refresh_notifications()

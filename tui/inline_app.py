@@ -41,7 +41,6 @@ from hobnob.tui.inline_driver import (
 from hobnob.tui.printed_view import PrintedView
 from hobnob.tui.view import TranscriptView
 
-NOTICE_SECONDS = 4.0
 SETTLE_SECONDS = 0.3
 
 
@@ -194,18 +193,3 @@ class InlineApp(HobnobApp):
         with super().suspend():
             yield
         self.refresh(layout=True)
-
-    # ---- words --------------------------------------------------------------------------------
-
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: str = "information",
-        timeout: float | None = None,
-        markup: bool = True,
-    ) -> None:
-        """In the line of state: there is nowhere to lay a box over."""
-        self.say(message)
-        self.set_timer(timeout or NOTICE_SECONDS, lambda: self.say(""))

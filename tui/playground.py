@@ -31,6 +31,7 @@ from hobnob.tui.frames import Framed
 from hobnob.tui.key_bar import Hints, KeyBar
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
+from hobnob.tui.notices import Notices
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, one_line
 from hobnob.tui.transcript import Entry
@@ -83,7 +84,8 @@ class Playground(Framed, Screen[str | None]):
         with Horizontal(id="columns"):
             for column in self._trial.columns:
                 yield ColumnView(column)
-        yield Static(id="hint", markup=False)
+        yield Static(id="hint", classes="empty", markup=False)
+        yield Notices()
         completions = Completions(commands=False)
         yield completions
         yield Composer(self._prompts, completions)
@@ -150,7 +152,9 @@ class Playground(Framed, Screen[str | None]):
         self.call_after_refresh(self._show_around)
 
     def say(self, words: str) -> None:
-        self.query_one("#hint", Static).update(Content(clean(words)))
+        hint = self.query_one("#hint", Static)
+        hint.update(Content(clean(words)))
+        hint.set_class(not words, "empty")
 
     # ---- asking -------------------------------------------------------------------------------
 

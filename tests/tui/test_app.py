@@ -801,15 +801,6 @@ async def test_nothing_that_was_drawn_of_a_conversation_is_kept_when_it_is_left(
         assert not any(view._styles_cache._cache for view in left)
 
 
-async def test_a_notice_does_not_cover_the_input(client: FakeClient, tmp_path: Path) -> None:
-    async with running(client, tmp_path) as pilot:
-        pilot.app.notify("Copied.", markup=False)
-        await until(pilot, lambda: bool(pilot.app.screen.query("Toast")))
-        await pilot.pause()
-        toast, composer = pilot.app.screen.query_one("Toast"), pilot.app.chat.composer
-        assert toast.region.bottom <= composer.region.y
-
-
 async def test_after_a_deletion_the_next_row_is_chosen(client: FakeClient, tmp_path: Path) -> None:
     for title in ("one", "two", "three"):
         client.talk(title, "a", "b")
