@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
@@ -43,16 +44,18 @@ class ChatFrame(Compacting):
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
-        yield Static(id="banner", markup=False)
+        with Vertical(id="head"):
+            yield Static(id="banner", markup=False)
         yield Welcome()
         yield self._view
-        yield self.find_bar
-        yield Static(id="hint", classes="empty", markup=False)
-        yield Notices()
-        yield self._waiting
-        completions = Completions()
-        yield completions
-        yield Composer(self._prompts, completions)
+        with Vertical(id="foot"):
+            yield self.find_bar
+            yield Static(id="hint", classes="empty", markup=False)
+            yield Notices()
+            yield self._waiting
+            completions = Completions()
+            yield completions
+            yield Composer(self._prompts, completions)
 
     @on(TranscriptView.Moved)
     def _moved(self, event: TranscriptView.Moved) -> None:
