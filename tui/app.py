@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
 
-from hobnob.tui import themes
+from hobnob.tui import code_blocks, themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.commands import COMMANDS, command_of
 from hobnob.tui.comparing import ComparingApp
@@ -358,7 +358,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/compare": self.action_compare,
             "/comparisons": self.action_comparisons,
             "/copy": self._copy_last,
-            "/code": self._copy_last_code,
+            "/code": partial(self._copy_last_code, given),
             "/rename": self._rename_this,
             "/pin": self._pin_this,
             "/system": partial(self.action_tune, True),
@@ -405,19 +405,19 @@ class HobnobApp(ListingApp, ComparingApp):
         if event.what == "copy":
             self.copy(event.view.entry.text)
         elif event.what == "copy_code":
-            self.copy_code(event.view.entry.code_blocks(), -1)
+            self.copy_code_of(event.view.entry)
 
     @on(MessageView.CopyCode)
     def _code_clicked(self, event: MessageView.CopyCode) -> None:
-        self.copy_code(event.view.entry.code_blocks(), event.number)
+        self.copy_code(event.view.entry.code_blocks(), event.number + 1)
 
     def _copy_last(self) -> None:
         if self.talk.entries:
             self.copy(self.talk.entries[-1].text)
 
-    def _copy_last_code(self) -> None:
-        blocks = [code for entry in self.talk.entries for code in entry.code_blocks()]
-        self.copy_code(blocks, -1)
+    def _copy_last_code(self, number: str) -> None:
+        blocks = code_blocks.of_last(self.talk.entries)
+        self.copy_code(blocks, code_blocks.number_of(number))
 
     # ---- the editor ---------------------------------------------------------------------------
 

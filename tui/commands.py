@@ -16,6 +16,7 @@ class Command(NamedTuple):
     key: str = ""
     on_screen: bool = False  # of no use where there are only lines of text
     takes: bool = False  # a word after it, if one is given
+    counts: bool = False  # a number after it, if one is given
 
 
 COMMANDS = {
@@ -35,7 +36,7 @@ COMMANDS = {
     ),
     "/comparisons": Command("Comparisons", "the comparisons that were made", on_screen=True),
     "/copy": Command("Copy the last reply", "copy the last reply"),
-    "/code": Command("Copy code", "copy the last code block"),
+    "/code": Command("Copy code", "copy the last code block, or /code 1 the first", counts=True),
     "/rename": Command("Rename", "rename this conversation"),
     "/pin": Command("Pin", "keep this conversation at the top of the list, or no longer"),
     "/system": Command("System prompt", "what the model is told first, in this conversation"),
@@ -56,9 +57,13 @@ def command_of(text: str, known: Container[str] = COMMANDS) -> tuple[str, str] |
     if name not in known or len(words) > 1 or "\n" in rest:
         return None
     command = COMMANDS.get(name)
-    if words and not (command is not None and command.takes):
+    if words and (command is None or not _takes(command, words[0])):
         return None
     return name, "".join(words)
+
+
+def _takes(command: Command, word: str) -> bool:
+    return command.takes or (command.counts and word.isdecimal())
 
 
 def matching(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from hobnob.tui.commands import COMMANDS
+from hobnob.tui.commands import COMMANDS, command_of
 
 _WORD = re.compile(r"/[a-z]+")
 LONG_NAME = 6
@@ -45,8 +45,7 @@ def nearest(text: str, known: Collection[str] = COMMANDS) -> str:
     found = CALLED.get(name) or min(known, key=lambda one: distance(name, one))
     if name not in CALLED and distance(name, found) > (2 if len(found) >= LONG_NAME else 1):
         return ""
-    takes = found in COMMANDS and COMMANDS[found].takes
-    return found if len(rest) <= takes else ""
+    return found if command_of(" ".join([found, *rest]), known) else ""
 
 
 def distance(a: str, b: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hobnob.tui import clipboard, commands, compaction, roles, words
+from hobnob.tui import clipboard, code_blocks, commands, compaction, roles, words
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.compare import read_settings
 from hobnob.tui.doubt import Doubt
@@ -318,14 +318,16 @@ class LinearCommands:
             self._copied(entries[-1].text)
 
     def _copy_code(self) -> None:
-        blocks = [code for entry in self._chat.talk.entries for code in entry.code_blocks()]
-        if blocks:
-            self._copied(blocks[-1])
+        blocks = code_blocks.of_last(self._chat.talk.entries)
+        choice = code_blocks.choose(blocks, code_blocks.number_of(self._given))
+        if choice.code is not None:
+            self._copied(choice.code, choice.words)
         else:
-            self._chat.say("there is no code block")
+            self._chat.say(choice.words)
 
-    def _copied(self, text: str) -> None:
-        self._chat.say(self._chat.wait(clipboard.copy_and_say(text, self._to_terminal)))
+    def _copied(self, text: str, which: str = "") -> None:
+        words = self._chat.wait(clipboard.copy_and_say(text, self._to_terminal))
+        self._chat.say(f"{which}{words}")
 
     def _to_terminal(self, sequence: str) -> None:
         self._chat.write_to_terminal(sequence)

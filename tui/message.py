@@ -76,7 +76,9 @@ class MessageView(Growing, Widget, can_focus=True):
         Binding("N", "wish('match_back')", "Match before, a newer one", id="message.match_back"),
         Binding("escape,i", "wish('leave')", "Back to the input", id="message.leave"),
     ]
-    HELP = "Its keys act on it alone; Esc goes back to the input."
+    HELP = (
+        "Its keys act on it alone. Copy code again: the block before. Esc goes back to the input."
+    )
 
     @dataclass
     class Wish(Message):

@@ -1095,6 +1095,35 @@ async def test_one_key_copies_a_message_and_one_its_code(
     assert data == b"x = 1"
 
 
+async def test_of_several_code_blocks_the_key_copies_one_after_the_other_and_a_command_any(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("t", "question", "Use:\n```py\n1\n```\nor\n```py\n22\n```\nor\n```py\n333\n```\n")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
+
+        async def says(words: str) -> None:
+            await until(pilot, lambda: words in screen_text(pilot))
+            pilot.app.clear_notifications()
+            await until(pilot, lambda: words not in screen_text(pilot))
+
+        await pilot.press("alt+up", "c")
+        await says("Code 3 of 3. Copied 3 characters (the terminal). Again: the one before.")
+        await pilot.press("c")
+        await says("Code 2 of 3. Copied 2 characters (the terminal). Again: the one before.")
+        await pilot.press("c")
+        await says("Code 1 of 3. Copied 1 characters (the terminal).")
+        await pilot.press("c")
+        await says("Code 3 of 3. Copied 3")
+        await pilot.press("y", "c")
+        await says("Code 3 of 3. Copied 3")
+        await pilot.press("escape", *"/code 2", "enter")
+        await says("Code 2 of 3. Copied 2 characters (the terminal).")
+        await pilot.press(*"/code 7", "enter")
+        await says("There is no code 7: the message has 3.")
+        assert client.sent == []
+
+
 async def test_the_layout_follows_each_resize_at_once(tmp_path: Path) -> None:
     async with running(FakeClient(), tmp_path, size=(110, 32)) as pilot:
         for width, height, narrow, low in ((20, 6, True, True), (110, 32, False, False)):

@@ -30,6 +30,7 @@ def client() -> FakeClient:
         ("/models", "/model"),
         ("/rle", "/role"),
         ("/rle terse", "/role"),
+        ("/cdoe 2", "/code"),
         ("/exit", "/quit"),
         ("/clear", "/new"),
     ],
@@ -58,6 +59,7 @@ def test_a_slip_of_the_hand_is_known(text: str, meant: str) -> None:
         "/translate",
         "// comment",
         "/rle one two",
+        "/cdoe review",
     ],
 )
 def test_what_is_no_slip_is_sent_as_it_is(text: str) -> None:

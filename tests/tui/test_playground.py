@@ -597,7 +597,7 @@ async def test_copying_takes_the_columns_reply(
 ) -> None:
     copied: list[str] = []
     async with opened(client, tmp_path) as pilot:
-        monkeypatch.setattr(pilot.app, "copy", copied.append)
+        monkeypatch.setattr(pilot.app, "copy", lambda text, *said: copied.append(text))
         await answered(pilot, client, "one", "two\n```\ncode\n```\n")
         await pilot.press("alt+up", "y", "right", "c")
         await until(pilot, lambda: copied == ["one", "code"])
