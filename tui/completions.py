@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hobnob.tui.composer import Composer
 
 MOST_SHOWN = 8
+FEWEST_SHOWN = 2
 
 
 class Offer(NamedTuple):
@@ -138,15 +139,24 @@ class Completions(Static):
         self._draw()
 
     def _draw(self) -> None:
-        first = max(0, min(self._at - MOST_SHOWN // 2, len(self._offers) - MOST_SHOWN))
-        shown = self._offers[first : first + MOST_SHOWN]
+        most = max(FEWEST_SHOWN, min(MOST_SHOWN, self.app.size.height // 2 - 3))  # and the input
+        first = max(0, min(self._at - most // 2, len(self._offers) - most))
+        shown = self._offers[first : first + most]
         width = max((len(offer.text) for offer in shown if offer.about), default=0) + 2
         rows = []
         for number, offer in enumerate(shown, first):
             style = "$accent bold" if number == self._at else ""
             mark = "› " if number == self._at else "  "
             rows.append(Content.assemble((mark + offer.text.ljust(width), style), offer.about))
+        if more := _more(first, len(self._offers) - first - len(shown)):
+            rows.append(Content.styled(f"  {more}", "$faint"))
         self.update(Content("\n").join(rows))
+
+
+def _more(above: int, below: int) -> str:
+    """What is not in sight of the offers."""
+    counts = (("↑", above), ("↓", below))
+    return " · ".join(f"{sign} {count} more" for sign, count in counts if count)
 
 
 def _folder(name: str) -> Path:

@@ -13,7 +13,7 @@ from support_app import running, screen_text, until
 
 from hobnob.tui import files, outlook
 from hobnob.tui.commands import COMMANDS, matching
-from hobnob.tui.completions import Completions
+from hobnob.tui.completions import MOST_SHOWN, Completions
 
 
 @pytest.fixture
@@ -62,6 +62,33 @@ async def test_a_command_is_chosen_from_the_list_and_runs_when_it_is_whole(
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.talk.id is None)
         assert composer.text == "" and client.sent == []
+
+
+async def test_how_many_more_there_are_than_are_in_sight_is_said(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    rest = len(COMMANDS) - MOST_SHOWN
+    async with running(client, tmp_path) as pilot:
+        await pilot.press("slash")
+        await until(pilot, lambda: f"↓ {rest} more" in screen_text(pilot))
+        await pilot.press(*["down"] * 6)
+        await until(pilot, lambda: f"↑ 2 more · ↓ {rest - 2} more" in screen_text(pilot))
+        await pilot.press(*["up"] * 7)  # around the beginning
+        await until(pilot, lambda: f"↑ {rest} more" in screen_text(pilot))
+        assert "/quit" in screen_text(pilot) and "↓" not in screen_text(pilot)
+        await pilot.press(*"re")
+        await until(pilot, lambda: "more" not in screen_text(pilot))
+
+
+@pytest.mark.parametrize("height", [10, 12, 16])
+async def test_on_a_low_screen_the_offers_leave_room_for_the_input(
+    client: FakeClient, tmp_path: Path, height: int
+) -> None:
+    async with running(client, tmp_path, size=(80, height)) as pilot:
+        await pilot.press("slash")
+        await until(pilot, lambda: "more" in screen_text(pilot))
+        assert pilot.app.chat.composer.region.bottom < height
+        assert "/new" in screen_text(pilot)
 
 
 async def test_escape_closes_the_list_and_the_text_is_sent_as_typed(
