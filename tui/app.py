@@ -260,7 +260,10 @@ class HobnobApp(ListingApp, ComparingApp):
     def action_panel(self) -> None:
         for panel in self.screen_stack[0].query(Panel):  # there may be another screen over it
             panel.toggle()
-            self._fit(self.size.width, self.size.height)
+
+    @on(Panel.Toggled)
+    def _panel_toggled(self) -> None:
+        self._fit(self.size.width, self.size.height)
 
     @work
     async def action_search(self) -> None:

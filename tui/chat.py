@@ -29,6 +29,7 @@ from hobnob.tui.key_bar import Hints
 from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.painter import Painter
+from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
 from hobnob.tui.talk import Outgoing, Talk
@@ -345,8 +346,11 @@ class Chat(ChatFrame):
         return self._unsent.outgoing or super().coming
 
     def action_stop(self) -> None:
-        """Esc: leave editing, else stop the reply and take back what waits behind it."""
-        if self._unsent.edit is not None:
+        """Esc: close the panel, else leave editing, else stop the reply and take back what waits
+        behind it."""
+        if panels := [one for one in self.screen.query(Panel) if one.display]:
+            panels[0].toggle()
+        elif self._unsent.edit is not None:
             self.composer.put(self._unsent.end_edit())
             self.save_draft()
             self._go_on()

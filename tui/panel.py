@@ -1,4 +1,7 @@
-"""The F2 panel: what the server does at this moment. Asks once a second, only while it is open."""
+"""The F2 panel: what the server does at this moment. Asks once a second, only while it is open.
+
+A column beside the chat; where there is no room for one, a few rows above it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -24,6 +28,9 @@ NAME_COLUMNS = 11
 
 
 class Panel(VerticalScroll, can_focus=False):
+    class Toggled(Message):
+        """It was opened or closed."""
+
     def __init__(
         self, line: Line, reply: Callable[[], Entry | None], connection: Callable[[], str]
     ) -> None:
@@ -52,6 +59,10 @@ class Panel(VerticalScroll, can_focus=False):
             self.workers.cancel_group(self, "panel")
             if self._drawing is not None:
                 self._drawing.stop()
+        self.post_message(self.Toggled())
+
+    def on_resize(self) -> None:
+        self._draw()
 
     @work(exclusive=True, group="panel")
     async def _ask(self) -> None:
@@ -74,10 +85,20 @@ class Panel(VerticalScroll, can_focus=False):
             trouble=self._trouble,
             age_s=time.monotonic() - self._told_at,
         )
-        self.query_one("#facts", Static).update(drawn(found))
+        low = self.app.is_inline or self.app.has_class("narrow")
+        self.query_one("#facts", Static).update(in_rows(found) if low else in_a_column(found))
 
 
-def drawn(found: list[Section]) -> Content:
+def in_rows(found: list[Section]) -> Content:
+    """As few as there can be: each section goes on in its row."""
+    lines = []
+    for section in found:
+        facts = " · ".join(f"{row.name} {row.words}".strip() for row in section.rows)
+        lines.append(Content.assemble((f"{section.title}  ", "bold $primary"), facts))
+    return Content("\n").join(lines)
+
+
+def in_a_column(found: list[Section]) -> Content:
     lines: list[Content] = []
     for section in found:
         if lines:

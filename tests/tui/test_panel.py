@@ -14,7 +14,7 @@ from hobnob.server import wire
 from hobnob.tui import panel
 from hobnob.tui.facts import Row, Section, bar, sections, size
 from hobnob.tui.notice import ClientError, Notice, NoticeKind
-from hobnob.tui.panel import Panel
+from hobnob.tui.panel import Panel, in_rows
 from hobnob.tui.transcript import ASSISTANT, Entry, Phase
 
 STATUS: dict[str, Any] = {
@@ -209,6 +209,52 @@ async def test_a_server_out_of_sight_is_said_and_the_panel_recovers(
         client.out_of_sight = None
         pilot.app._hear(Notice(NoticeKind.CONNECTED))
         await until(pilot, lambda: "connected" in screen_text(pilot))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 24), (40, 30)])
+async def test_where_there_is_no_room_beside_the_chat_it_stands_above_it(
+    client: FakeClient, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    last = "and this is the end"
+    client.talk("t", "question", "words and more words\n\n" * 30 + last)
+    async with running(client, tmp_path, size=size, conversation="c0001") as pilot:
+        await until(pilot, lambda: last in screen_text(pilot))
+        panel, chat = pilot.app.query_one(Panel), pilot.app.chat
+        await pilot.press("f2")
+        await until(pilot, lambda: "running 3 of 8 · waiting 1" in screen_text(pilot))
+        await until(pilot, lambda: last in screen_text(pilot))
+        assert panel.region.bottom <= chat.region.y and chat.region.width == size[0]
+        assert panel.region.height <= size[1] // 2
+        await pilot.press("escape")
+        await until(pilot, lambda: "running 3 of 8" not in screen_text(pilot))
+        assert chat.region.y == 0
+        await pilot.press("f2")
+        await until(pilot, lambda: "running 3 of 8" in screen_text(pilot))
+        await pilot.resize_terminal(140, 24)
+        await until(pilot, lambda: "running     3 of 8" in screen_text(pilot))
+        assert panel.region.x >= chat.region.right
+
+
+async def test_escape_closes_it_and_then_stops_the_reply(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    async with running(client, tmp_path) as pilot:
+        await send(pilot, "go")
+        await pilot.press("f2")
+        await until(pilot, lambda: "3 of 8" in screen_text(pilot))
+        await pilot.press("escape")
+        await until(pilot, lambda: "3 of 8" not in screen_text(pilot))
+        assert client.cancelled == []
+        await pilot.press("escape")
+        await until(pilot, lambda: len(client.cancelled) == 1)
+
+
+def test_in_rows_a_section_goes_on_beside_its_title() -> None:
+    work = Section("Work", [Row("running", "3 of 8", 0.4), Row("", "replies are not being saved")])
+    assert (
+        in_rows([work, work]).plain.split("\n")
+        == ["Work  running 3 of 8 · replies are not being saved"] * 2
+    )
 
 
 @pytest.mark.parametrize("size", [(40, 12), (20, 5), (84, 30), (200, 60)])

@@ -187,6 +187,8 @@ async def test_a_command_leaves_the_edit_as_it_is_said_to_be(
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.chat.composer.text == "second question")
         assert EDITING in screen_text(pilot)
+        await pilot.press("escape")  # closes what the command has opened
+        assert pilot.app.chat.composer.text == "second question"
         await pilot.press("escape")
         assert pilot.app.chat.composer.text == "abc"
         pilot.app.chat.composer.put("new message")
