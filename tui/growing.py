@@ -8,11 +8,17 @@ them. Each was about half the cost of a stream, measured with Textual 8.2.8.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.geometry import Size
-from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.widget import Widget as _Base
+else:  # of a class with two widgets as its bases Textual takes only the first one's rules
+    _Base = object
 
 
-class Growing(Widget):
+class Growing(_Base):
     """Mix it in before a widget class whose height is that of its content."""
 
     def _size_updated(

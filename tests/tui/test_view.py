@@ -245,3 +245,11 @@ async def test_a_screen_that_became_higher_has_later_messages_to_scroll_to(
         await until(pilot, lambda: at_the_top(pilot) in ("new 99", "new 100"))
         await until(pilot, lambda: view.max_scroll_y > view.scroll_y)
         assert at_the_top(pilot) in ("new 99", "new 100")
+
+
+async def test_what_grows_keeps_the_rules_of_its_kind(client: FakeClient, tmp_path: Path) -> None:
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        view = await opened(pilot)
+        assert view in list(pilot.app.query("VerticalScroll"))
+        assert view.query_one("Vertical").id == "column"
+        assert view.region.width == pilot.app.chat.region.width
