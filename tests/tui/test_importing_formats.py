@@ -393,7 +393,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(JSON, st.sampled_from(["mapping", "conv", "chat_messages", "messages", "ours"]))
 def test_wrong_types_anywhere_are_no_error_of_ours(inner: Any, shape: str) -> None:
     whole: Any = {

@@ -88,7 +88,7 @@ async def test_it_fits_a_width_that_it_had_before() -> None:
 async def test_it_fits_a_width_that_it_had_before_also_where_text_comes_meanwhile() -> None:
     entry = reply("", ended=False)
     async with shown(entry) as (pilot, view):
-        for n in range(120):
+        for n in range(36):
             await pilot.resize_terminal((90, 40, 60, 40, 90, 60)[n % 6], 40)
             entry.parts[0].add(f"word{n} ")
             view.sync()
