@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
 from support_documents import DOCUMENTS
@@ -12,13 +13,18 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.geometry import Offset
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.selection import SELECT_ALL, Selection
 
 from hobnob.server.wire import Status
-from hobnob.tui import finding
+from hobnob.tui import finding, looks
 from hobnob.tui.message import MessageView
 from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.transcript import Entry, Part, Phase
+
+
+class Lit(Screen[None]):
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
 
 
 class Host(App[None]):
@@ -28,6 +34,9 @@ class Host(App[None]):
         super().__init__()
         self.entry = entry
         self.copied: list[int] = []
+
+    def get_default_screen(self) -> Screen[None]:
+        return Lit()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
