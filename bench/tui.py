@@ -230,7 +230,9 @@ async def terminal(server: FakeServer, size: tuple[int, int]) -> AsyncIterator[T
     with tempfile.TemporaryDirectory() as home:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOBNOB_", "TEXTUAL"))}
+        # An installed program has its bytecode; the first round writes it where there is none.
+        others = ("HOBNOB_", "TEXTUAL", "PYTHONDONTWRITEBYTECODE")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(others)}
         process = subprocess.Popen(
             [sys.executable, "-c", "from hobnob.cli import main; main()"],
             stdin=slave,

@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
 
-from hobnob.tui import code_blocks, themes
+from hobnob.tui import code_blocks, looks, themes
 from hobnob.tui.chat import Chat
 from hobnob.tui.commands import COMMANDS, command_of
 from hobnob.tui.comparing import ComparingApp
@@ -64,6 +64,7 @@ class Desk(Framed, Screen[None]):
     """The screen under all others. What is typed at once is for the input, when there is one."""
 
     AUTO_FOCUS = "#composer"
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
 
 
 class HobnobApp(ListingApp, ComparingApp):

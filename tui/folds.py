@@ -17,6 +17,15 @@ _LABEL = re.compile(r"\[(?:pasted|file) [^\]\n]* #(\d+)\]")
 _BACKTICKS = re.compile(r"`{3,}")
 
 
+def fenced(text: str, kind: str = "") -> str:
+    """In a fence that nothing in it can close. A `kind` that is no plain word is left out."""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    kind = kind if kind.isalnum() and len(kind) <= KIND_CHARS else ""
+    end = "" if text.endswith("\n") else "\n"
+    return f"{fence}{kind}\n{text}{end}{fence}"
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     text: str
@@ -34,13 +43,9 @@ class Fold:
         return f"[file {short}, {size} #{number}]"
 
     def attached(self) -> str:
-        """A file as it follows the message, in a fence that nothing in it can close."""
-        longest = max((len(run) for run in _BACKTICKS.findall(self.text)), default=2)
-        fence = "`" * (longest + 1)
+        """A file as it follows the message."""
         _, dot, kind = self.name.rpartition("/")[2].rpartition(".")
-        kind = kind if dot and kind.isalnum() and len(kind) <= KIND_CHARS else ""
-        end = "" if self.text.endswith("\n") else "\n"
-        return f"{one_line(self.name)}:\n{fence}{kind}\n{self.text}{end}{fence}"
+        return f"{one_line(self.name)}:\n{fenced(self.text, kind if dot else '')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
-"""The looks that a row's style names stand for, as component classes of the message widget.
+"""The looks that a row's style names stand for, as component classes of the screen.
 
-The colours are in app.tcss; this module only knows the names.
+The colours are in app.tcss; this module only knows the names. Textual works them out anew whenever
+the looks of the widget that has them change, which for each message was half of what opening a
+conversation cost.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ PREFIX = "message--"
 
 NAMES = (
     "who",
+    "you",
     "state",
     "note",
     "failure",

@@ -51,7 +51,6 @@ REPLY: Hints = (
 
 
 class MessageView(Growing, Widget, can_focus=True):
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
     ALLOW_SELECT = True
     FOCUS_ON_CLICK = False
     """Who clicks or selects goes on typing in the input; single keys are for who came by keys."""
@@ -297,7 +296,8 @@ class MessageView(Growing, Widget, can_focus=True):
                 if name == "selected":
                     style += self.screen.get_component_rich_style("screen--selection")
                 else:
-                    style += self.get_component_rich_style(looks.PREFIX + name, partial=True)
+                    look = looks.PREFIX + name
+                    style += self.screen.get_component_rich_style(look, partial=True)
             self._styles_of[names] = style
         return style
 

@@ -169,8 +169,9 @@ class MessageRows:
         """Who speaks, and which version of the message it is."""
         entry = self.entry
         who = {USER: "You", ASSISTANT: one_line(entry.model or "Assistant")}
+        style = "you" if entry.role == USER else "who"
         spans: list[Span] = [
-            (shorten(who.get(entry.role, one_line(entry.role)), self.width), "who")
+            (shorten(who.get(entry.role, one_line(entry.role)), self.width), style)
         ]
         extra = ""
         if len(entry.siblings) > 1 and entry.id in entry.siblings:

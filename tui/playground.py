@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from hobnob.tui import compare
+from hobnob.tui import compare, looks
 from hobnob.tui.clean import clean
 from hobnob.tui.column_form import ColumnForm
 from hobnob.tui.column_view import ColumnView
@@ -43,6 +43,7 @@ class Playground(Framed, Screen[str | None]):
     """Dismissed with the conversation in which a reply was kept, or None."""
 
     AUTO_FOCUS = "#composer"
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
     HELP = "One prompt, several columns. Enter asks those that have no reply, else all again."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop_or_leave", "Stop, or back", id="playground.stop"),

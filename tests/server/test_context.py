@@ -109,7 +109,7 @@ async def test_no_message_is_an_empty_prompt() -> None:
         await planned([Item(ChatMessage("system", "s"))], 100)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=41).filter(lambda sizes: len(sizes) % 2 == 1),
     st.one_of(st.none(), st.integers(1, 20)),

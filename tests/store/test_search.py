@@ -71,7 +71,6 @@ async def test_a_message_is_not_found_by(store: Store, query: str) -> None:
 
 @settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

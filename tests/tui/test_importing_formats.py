@@ -139,6 +139,18 @@ def test_what_chatgpt_did_with_tools_is_counted_and_its_thoughts_are_kept(tmp_pa
     assert ready.left_out == {"image": 2, "tool call": 1, "tool result": 2}
 
 
+def test_code_of_chatgpt_stays_in_its_fence_whatever_is_in_it(tmp_path: Path) -> None:
+    markdown = {"content_type": "code", "language": "markdown", "text": "```py\nx = 1\n```"}
+    odd = {"content_type": "code", "language": "a\n``` b", "text": "y"}
+    one = chatgpt(
+        chatgpt_node("q", None, "user", markdown), chatgpt_node("a", "q", "assistant", odd)
+    )
+    assert said(the_one(read(tmp_path, [one]))) == [
+        ("user", "````markdown\n```py\nx = 1\n```\n````"),
+        ("assistant", "```\ny\n```"),
+    ]
+
+
 def test_an_odd_conversation_of_chatgpt_takes_nothing_from_the_others(tmp_path: Path) -> None:
     odd = chatgpt(chatgpt_node("q", None, "user", "x"), title=7, create_time="x", current_node=[])
     odd["mapping"] |= {"n": None, "m": {"message": {"content": 3, "author": "me"}, "parent": {}}}
@@ -393,7 +405,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(JSON, st.sampled_from(["mapping", "conv", "chat_messages", "messages", "ours"]))
 def test_wrong_types_anywhere_are_no_error_of_ours(inner: Any, shape: str) -> None:
     whole: Any = {

@@ -218,7 +218,7 @@ def test_a_chain_of_a_hundred_thousand_is_read() -> None:
     assert len(tree.ready(found(*chain[::-1]), NOW).body["messages"]) == tree.MAX_MESSAGES
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
 from support_documents import DOCUMENTS
@@ -12,13 +13,18 @@ from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.geometry import Offset
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.selection import SELECT_ALL, Selection
 
 from hobnob.server.wire import Status
-from hobnob.tui import finding
+from hobnob.tui import finding, looks
 from hobnob.tui.message import MessageView
 from hobnob.tui.message_rows import MessageRows
 from hobnob.tui.transcript import Entry, Part, Phase
+
+
+class Lit(Screen[None]):
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(looks.COMPONENT_CLASSES)
 
 
 class Host(App[None]):
@@ -28,6 +34,9 @@ class Host(App[None]):
         super().__init__()
         self.entry = entry
         self.copied: list[int] = []
+
+    def get_default_screen(self) -> Screen[None]:
+        return Lit()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -88,7 +97,7 @@ async def test_it_fits_a_width_that_it_had_before() -> None:
 async def test_it_fits_a_width_that_it_had_before_also_where_text_comes_meanwhile() -> None:
     entry = reply("", ended=False)
     async with shown(entry) as (pilot, view):
-        for n in range(120):
+        for n in range(36):
             await pilot.resize_terminal((90, 40, 60, 40, 90, 60)[n % 6], 40)
             entry.parts[0].add(f"word{n} ")
             view.sync()

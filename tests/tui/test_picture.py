@@ -57,7 +57,7 @@ def plainly(look: Look) -> Shown:
 
 @pytest.mark.parametrize("scrolls", [False, True])
 @pytest.mark.parametrize("erases", [False, True])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(first=LOOKS, data=st.data())
 def test_whatever_changes_the_terminal_shows_what_textual_would(
     scrolls: bool, erases: bool, first: Look, data: st.DataObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support_documents import DOCUMENTS, MARKDOWN
 
@@ -39,13 +39,11 @@ def test_a_streamed_document_ends_as_a_loaded_one(name: str, size: int) -> None:
     assert streamed(document, 38, size) == loaded(document, 38)
 
 
-@settings(deadline=None)
 @given(MARKDOWN, st.integers(1, 9), st.integers(1, 50))
 def test_no_way_of_cutting_and_no_width_changes_the_rows(text: str, size: int, width: int) -> None:
     assert streamed(text, width, size) == loaded(text, width)
 
 
-@settings(deadline=None)
 @given(MARKDOWN, st.integers(2, 40))
 def test_the_open_end_looks_as_it_would_if_the_text_ended_there(text: str, width: int) -> None:
     splitter, tail = Splitter(), Tail(width)

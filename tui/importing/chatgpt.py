@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from hobnob.tui.folds import fenced
 from hobnob.tui.importing import parts
 from hobnob.tui.importing.values import (
     ASSISTANT,
@@ -146,7 +147,7 @@ def _blocks(content: dict[str, Any], left_out: Counter[str]) -> list[Block]:
         language = parts.text(content.get("language"))
         shown = "" if language in ("", "unknown") else language
         code = parts.text(content.get("text"))
-        return parts.blocks(f"```{shown}\n{code}\n```" if code.strip() else "")
+        return parts.blocks(fenced(code, shown) if code.strip() else "")
     if kind in _IMAGES:
         left_out[parts.IMAGE] += 1
         return []

@@ -74,7 +74,7 @@ def test_the_numbers_are_spread_evenly() -> None:
     assert counts.min() > 330 and counts.max() < 470
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**64 - 1),
     temperature=st.sampled_from([0.0, 0.3, 0.8, 1.5]),

@@ -223,7 +223,7 @@ RUN = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     runs=st.lists(RUN, min_size=1, max_size=12),
     cells=st.integers(160, 400),

@@ -134,7 +134,7 @@ def test_what_has_no_conversation_never_goes_to_disk(tmp_path: Path) -> None:
     assert disk.close(10) and list((tmp_path / "s").iterdir()) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(1, 600), st.booleans(), st.sampled_from("xy")),

@@ -712,7 +712,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     asks=st.lists(
         st.tuples(st.integers(0, 5), st.integers(1, 30), OPTIONS), min_size=1, max_size=4
@@ -971,7 +971,7 @@ RUN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     runs=st.lists(RUN, min_size=1, max_size=10),
     cells=st.integers(120, 300),

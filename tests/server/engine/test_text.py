@@ -165,7 +165,7 @@ def test_a_long_run_of_one_thing_gets_an_answer(starter: TextService, unit: str)
         starter.render([user((unit * 1_000_000)[:1_000_000])])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(st.characters(max_codepoint=0x3FFFF, exclude_categories=["Cs", "Cc"]), max_size=80))
 def test_any_text_survives_tokenising_and_detokenising(starter: TextService, text: str) -> None:
     ids = starter.tokenize(text)  # its vocabulary lacks the bytes of some others
