@@ -428,6 +428,26 @@ async def test_a_mistyped_command_is_asked_about_and_stays_in_the_input(
     assert sent(server) == ["/fcats"]
 
 
+async def test_any_code_block_of_the_last_message_that_has_some_is_copied(
+    server: FakeServer, hobnob: Cli
+) -> None:
+    code = "```\na\n```\nor\n```\nbb\n```\n"
+    server.conversations = [{"id": CONVERSATION, "title": "Knots"}]
+    server.messages = [
+        {"id": "m", "role": "user", "text": "Which?", "status": "completed"},
+        {"id": "r", "role": "assistant", "parent": "m", "text": code, "model": "M"},
+    ]
+    async with Session(hobnob, "--plain", "-c", env=DUMB) as session:
+        await session.plays(
+            ("You: ", "Which?", "You: ", "/code\r"),
+            ("Code 2 of 2. Copied 2 characters", "You: ", "/code 1\r"),
+            ("Code 1 of 2. Copied 1 characters", "You: ", "/code 3\r"),
+            ("There is no code 3: the message has 2.", "You: ", "/quit\r"),
+        )
+        assert await session.ends() == 0
+    assert sent(server) == []
+
+
 async def test_a_reply_that_was_cut_is_gone_on_with_by_a_command(
     server: FakeServer, hobnob: Cli
 ) -> None:
