@@ -7,6 +7,7 @@ words on the screen.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import ClassVar
@@ -32,6 +33,7 @@ from hobnob.tui.painter import Painter
 from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
+from hobnob.tui.shell import Job, command_in
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.temporary import GONE
 from hobnob.tui.transcript import USER, Entry
@@ -82,6 +84,7 @@ class Chat(ChatFrame):
         """`first`: a conversation that is going to be opened, see `open_first`."""
         super().__init__(talk, drafts, prompts, first)
         self._early = early
+        self._job: Job | None = None  # a command of the user's
         self._vi = vi  # Esc in the input goes to the messages
         self._painter = Painter(self._view, self._written)
         self._doubt = Doubt()
@@ -163,8 +166,10 @@ class Chat(ChatFrame):
         self._first = self._opening = None
         self._between = True
         self.composer.take()
-        for group in ("follow", "send", "versions", "go-on", "earlier"):
+        for group in ("follow", "send", "versions", "go-on", "earlier", "shell"):
             self.workers.cancel_group(self, group)
+        if self._job is not None:
+            self.app.notify(f"{self._job.command} was stopped.", markup=False)
         self._asked = None
         self._unsent.leave()
         self._elsewhere.hint = ""
@@ -201,6 +206,8 @@ class Chat(ChatFrame):
             else:  # it goes on after the command
                 self.composer.put(edit.entry.text)
             self.post_message(self.Command(text.strip()))
+        elif edit is None and text == self.composer.text and command_in(text):
+            self._run_in_shell(text)
         elif not text.strip():
             return
         elif edit is None and self.busy:
@@ -213,9 +220,32 @@ class Chat(ChatFrame):
         else:
             self._deliver(self.composer.take())
 
+    def _run_in_shell(self, text: str) -> None:
+        if self._job is not None:
+            self.app.notify(f"{self._job.command} is still running. Esc stops it.", markup=False)
+            return
+        self._prompts.add(text)
+        self.composer.take()
+        self._job = Job(command_in(text), os.environ)
+        self.save_draft()
+        self._run_job(self._job)
+        self.app.notify(f"{self._job.command} is running. Esc stops it.", timeout=4, markup=False)
+
+    @work(group="shell")
+    async def _run_job(self, job: Job) -> None:
+        try:
+            output = await job.run()
+        except (OSError, ValueError) as error:
+            self.say_trouble(f"The command could not be run: {error}")
+        else:
+            self.composer.put_before(output)
+        finally:
+            if self._job is job:
+                self._job = None
+
     def _deliver(self, typed: Typed) -> None:
         out = self._unsent.prepare(typed)
-        self._prompts.add(out.text)
+        self._prompts.add(typed.full)
         if self._unsent.edit is not None:
             self.composer.put(self._unsent.end_edit())
         self.save_draft()
@@ -346,10 +376,12 @@ class Chat(ChatFrame):
         return self._unsent.outgoing or super().coming
 
     def action_stop(self) -> None:
-        """Esc: close the panel, else leave editing, else stop the reply and take back what waits
-        behind it."""
+        """Esc: close the panel, else stop the command that runs, else leave editing, else stop the
+        reply and take back what waits behind it."""
         if panels := [one for one in self.screen.query(Panel) if one.display]:
             panels[0].toggle()
+        elif self._job is not None:
+            self._job.stop()
         elif self._unsent.edit is not None:
             self.composer.put(self._unsent.end_edit())
             self.save_draft()

@@ -35,7 +35,8 @@ class Composer(TextArea):
     ]
     HELP = (
         "Text is sent as typed. / offers commands and @ files; ↑ ↓ choose, "
-        "Tab or Enter takes, Esc closes."
+        "Tab or Enter takes, Esc closes. !command runs in your shell, and its output comes into "
+        "the input; !! or a space before it sends it as text."
     )
 
     @dataclass
@@ -115,6 +116,10 @@ class Composer(TextArea):
             return
         space = "" if line[end : end + 1].isspace() else " "
         self.replace(self._label(fold) + space, (row, column), (row, end))
+
+    def put_before(self, fold: Fold) -> None:
+        """Above what is typed, which goes on as it was."""
+        self.replace(self._label(fold) + ("\n" if self.text else " "), (0, 0), (0, 0))
 
     def render_line(self, y: int) -> Strip:
         if self.content_size.width < 1:  # TextArea's placeholder cannot be wrapped into nothing

@@ -126,7 +126,9 @@ def _json(draft: Draft) -> dict[str, object]:
     if draft.instead_of:
         raw["instead_of"] = draft.instead_of
     if draft.typed is not None and draft.typed.folds:
-        folds = {label: [fold.text, fold.name] for label, fold in draft.typed.folds.items()}
+        folds = {
+            label: [fold.text, fold.name, fold.ended] for label, fold in draft.typed.folds.items()
+        }
         raw["typed"] = {"text": draft.typed.text, "folds": folds}
     return raw
 
@@ -134,7 +136,8 @@ def _json(draft: Draft) -> dict[str, object]:
 def _typed(raw: object, text: str) -> Typed | None:
     """None unless it is whole and stands for this text."""
     try:
-        made = Typed(raw["text"], {k: Fold(t, name) for k, (t, name) in raw["folds"].items()})  # type: ignore[index]
+        folds = {k: Fold(t, name, *how) for k, (t, name, *how) in raw["folds"].items()}  # type: ignore[index]
+        made = Typed(raw["text"], folds)  # type: ignore[index]
         return made if made.full == text else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

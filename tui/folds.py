@@ -1,4 +1,5 @@
-"""Long texts that stand in the input under a short name: big pastes, and files. Pure."""
+"""Long texts that stand in the input under a short name: big pastes, files, and what commands
+have written. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ FOLD_CHARS = 4_000
 NAME_CHARS = 48
 KIND_CHARS = 12
 
-_LABEL = re.compile(r"\[(?:pasted|file) [^\]\n]* #(\d+)\]")
+_LABEL = re.compile(r"\[(?:pasted|file|output) [^\]\n]* #(\d+)\]")
 _BACKTICKS = re.compile(r"`{3,}")
 
 
@@ -30,7 +31,9 @@ def fenced(text: str, kind: str = "") -> str:
 class Fold:
     text: str
     name: str = ""
-    """Of a file. It stands in the sentence, and the text after everything that was typed."""
+    """Of a file or a command. It stands in the sentence, and the text after all that was typed."""
+    ended: str = ""
+    """Of a command: how."""
 
     def label(self, number: int) -> str:
         text = self.text.removesuffix("\n") if self.name else self.text
@@ -39,13 +42,19 @@ class Fold:
         if not self.name:
             return f"[pasted {size} #{number}]"
         name = one_line(self.name).replace("[", "(").replace("]", ")")
+        if self.ended:
+            name = name.removeprefix("$ ")
+            short = name if len(name) <= NAME_CHARS else name[: NAME_CHARS - 1] + "…"
+            return f"[output of {short}, {size} #{number}]"
         short = name if len(name) <= NAME_CHARS else "…" + name[-NAME_CHARS + 1 :]
         return f"[file {short}, {size} #{number}]"
 
     def attached(self) -> str:
-        """A file as it follows the message."""
+        """As it follows the message."""
         _, dot, kind = self.name.rpartition("/")[2].rpartition(".")
-        return f"{one_line(self.name)}:\n{fenced(self.text, kind if dot else '')}"
+        how = f" ({self.ended})" if self.ended else ""
+        kind = kind if dot and not self.ended else ""
+        return f"{one_line(self.name)}{how}:\n{fenced(self.text, kind)}"
 
 
 @dataclass(frozen=True, slots=True)

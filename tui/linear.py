@@ -81,7 +81,7 @@ class LinearChat:
         self.talk = Talk(self.line, system=system, options=options, keep=beside(connect))
         self.talk.clear(temporary=temporary)
         self._drafts = Drafts(state_dir / "drafts", lambda: not self.talk.temporary, self.say)
-        self._prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
+        self.prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
         self._commands = LinearCommands(self)
         self._exits = AsyncExitStack()
         self._runner = asyncio.Runner()
@@ -146,7 +146,7 @@ class LinearChat:
             self._interrupted_input()
             return
         if command_of(text) is not None:
-            self._command(text.strip())
+            self._command(text)
         elif text.strip() and not self._commands.doubts(text):
             self._deliver(text)
 
@@ -154,7 +154,7 @@ class LinearChat:
         draft = self._retry.text
         self._composing = True
         try:
-            text = self._read(ASKED, draft, history=self._prompts.all(), complete=completions)
+            text = self._read(ASKED, draft, history=self.prompts.all(), complete=completions)
         except EOFError:
             self._write("\n")
             self._save_draft(self._editor.typed)  # the lines above an empty one
@@ -183,11 +183,11 @@ class LinearChat:
         self._quit_asked = now
         self.say("Ctrl+C again or Ctrl+D leaves")
 
-    def _command(self, name: str) -> None:
-        if name == "/quit":
+    def _command(self, text: str) -> None:
+        if text.strip() == "/quit":
             self._save_draft("")
             raise EOFError
-        self._commands.run(name)
+        self._commands.run(text.strip())
 
     def _deliver(self, text: str) -> None:
         if self.talk.live is not None:
@@ -201,8 +201,8 @@ class LinearChat:
         instead_of, self._editing = self._editing, None
         if instead_of is not None and instead_of not in self.talk.entries:
             instead_of = None
-        out = self.talk.prepare(text, instead_of=instead_of, key=key)
-        self._prompts.add(text)
+        out = self.talk.prepare(self._commands.full(text), instead_of=instead_of, key=key)
+        self.prompts.add(text)
         self._drafts.save(self.talk.id, Draft(text, out.key))
         return out
 
@@ -243,7 +243,7 @@ class LinearChat:
     def _withdraw(self, out: Outgoing) -> None:
         self.talk.withdraw(out)
         self._editing = out.replaced[0] if out.replaced else None
-        self._retry = Draft(out.text, out.key)
+        self._retry = Draft(self._commands.typed_for(out.text), out.key)
 
     # ---- what the commands use ----------------------------------------------------------------
 
@@ -325,10 +325,10 @@ class LinearChat:
         self._retry, self._editing = self._drafts.load(None), None
         self.say("a temporary conversation" if temporary else "a new conversation")
 
-    def edit(self, entry: Entry) -> None:
-        """The next message takes the place of this one, whose text is there to begin with."""
+    def edit(self, entry: Entry, text: str) -> None:
+        """The next message takes the place of this one; the text is there to begin with."""
         self._editing = entry
-        self.put(entry.text)
+        self.put(text)
 
     def edit_outside(self, text: str) -> str | None:
         """A text in $EDITOR; None when nothing came of it. Raises OSError."""
