@@ -84,7 +84,6 @@ class Chat(ChatFrame):
         """`first`: a conversation that is going to be opened, see `open_first`."""
         super().__init__(talk, drafts, prompts, first)
         self._early = early
-        self._job: Job | None = None  # a command of the user's
         self._vi = vi  # Esc in the input goes to the messages
         self._painter = Painter(self._view, self._written)
         self._doubt = Doubt()
@@ -229,7 +228,7 @@ class Chat(ChatFrame):
         self._job = Job(command_in(text), os.environ)
         self.save_draft()
         self._run_job(self._job)
-        self.app.notify(f"{self._job.command} is running. Esc stops it.", timeout=4, markup=False)
+        self._show_hint()
 
     @work(group="shell")
     async def _run_job(self, job: Job) -> None:
@@ -242,6 +241,8 @@ class Chat(ChatFrame):
         finally:
             if self._job is job:
                 self._job = None
+            if self.is_attached:
+                self._show_hint()
 
     def _deliver(self, typed: Typed) -> None:
         out = self._unsent.prepare(typed)

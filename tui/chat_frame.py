@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from hobnob.tui.clean import clean
+from hobnob.tui.clean import clean, one_line
 from hobnob.tui.commands import matching
 from hobnob.tui.compacting import Compacting
 from hobnob.tui.completions import Completions
@@ -21,12 +21,16 @@ from hobnob.tui.elsewhere import Elsewhere
 from hobnob.tui.notices import Notices
 from hobnob.tui.outlook import Outlook
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.shell import Job
 from hobnob.tui.talk import Talk
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.unsent import Unsent
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import Welcome
+from hobnob.tui.wrap import shorten
+
+MOST_COMMAND_CELLS = 40
 
 
 class ChatFrame(Compacting):
@@ -41,6 +45,7 @@ class ChatFrame(Compacting):
         self._opening = first
         self._between = first is not None  # what is typed belongs to what is being opened
         self._hint = ""
+        self._job: Job | None = None  # a command of the user's that runs
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -71,6 +76,9 @@ class ChatFrame(Compacting):
         if self.talk.entries and not (self.view.following or self.view.at_end):
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
+        if self._job is not None:
+            command = shorten(one_line(self._job.command), MOST_COMMAND_CELLS)
+            hints.append(f"{command} is running: Esc stops it")
         if waiting := len(self._waiting.messages):
             hints.append(f"{waiting} waiting to be sent: Alt+W")
         words = " · ".join(hints)
