@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-import openai
 from pydantic import BaseModel
 from support_e2e import Home, read_rest, read_some, wait_for
 
@@ -32,6 +31,8 @@ def test_eight_asks_at_once_share_one_server_and_stream_together(home: Home) -> 
 
 
 def test_the_official_openai_client_streams_to_the_end(running: Home) -> None:
+    import openai
+
     host, port = running.address()
     client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=running.key())
     model = client.models.list().data[0].id
@@ -51,6 +52,8 @@ class Place(BaseModel):
 
 
 def test_the_official_openai_client_parses_a_reply_that_is_held_to_a_schema(running: Home) -> None:
+    import openai
+
     host, port = running.address()
     client = openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key=running.key())
     for seed in range(5):

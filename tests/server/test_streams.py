@@ -8,12 +8,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
-from anthropic import _streaming as anthropic_streaming
-from openai import _streaming as openai_streaming
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from support_http import served
 
@@ -63,6 +59,8 @@ STOP = wire.MessageStop("completed", "end_turn")
 
 
 async def test_the_openai_client_reads_a_stream_with_keep_alives_to_its_end() -> None:
+    import openai
+
     def render(event: wire.Event) -> str:
         return chunk(event.payload.text) if isinstance(event.payload, wire.BlockDelta) else ""
 
@@ -87,6 +85,8 @@ async def test_the_openai_client_reads_a_stream_with_keep_alives_to_its_end() ->
 
 async def test_the_anthropic_client_reads_a_stream_with_keep_alives_to_its_end() -> None:
     """Its own events come with a later route; the frame around them is this one."""
+    import anthropic
+
     message: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant"}
     message |= {"content": [], "model": "m", "stop_reason": None, "stop_sequence": None}
     message["usage"] = {"input_tokens": 1, "output_tokens": 0}
@@ -127,6 +127,9 @@ async def test_the_anthropic_client_reads_a_stream_with_keep_alives_to_its_end()
 
 async def test_both_official_clients_read_ids_and_keep_alives_together() -> None:
     """The native framing, whose ids once made a keep-alive an empty event to such readers."""
+    from anthropic import _streaming as anthropic_streaming
+    from openai import _streaming as openai_streaming
+
     async with slow_log(*deltas("Hel", "lo"), STOP) as log:
 
         async def blocks() -> AsyncGenerator[str, None]:

@@ -6,16 +6,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
-import openai
 import pytest
 from fake_engine import READY, FakeEngine
 from support_edge import KEY, MODEL, Edge, edge_at, sse
 
 from hobnob.server.engine.protocol import ChatMessage, Finish, Logprob, Output
+
+if TYPE_CHECKING:  # half a second, which not every worker has to spend
+    import openai
 
 CHAT = "/v1/chat/completions"
 ENDLESS = ["word "] * 1_000_000
@@ -28,6 +30,8 @@ async def edge(tmp_path: Path) -> AsyncIterator[Edge]:
 
 
 def official(edge: Edge, **fields: Any) -> openai.AsyncOpenAI:
+    import openai
+
     http = openai.DefaultAsyncHttpxClient(trust_env=False)
     settings: dict[str, Any] = {"api_key": KEY, "max_retries": 0, **fields}
     return openai.AsyncOpenAI(base_url=f"{edge.url}/v1", http_client=http, **settings)
@@ -67,6 +71,8 @@ async def test_the_official_client_streams_to_the_end(tmp_path: Path) -> None:
 
 
 async def test_the_official_client_raises_its_own_errors(tmp_path: Path) -> None:
+    import openai
+
     said: Any = [{"role": "user", "content": "hi"}]
     async with edge_at(tmp_path, max_running=1, max_waiting=0, playing=False) as edge:
         async with official(edge) as client:
@@ -85,6 +91,8 @@ async def test_the_official_client_raises_its_own_errors(tmp_path: Path) -> None
 
 
 async def test_the_official_client_hears_of_a_failure_in_mid_stream(tmp_path: Path) -> None:
+    import openai
+
     engine = FakeEngine(ENDLESS)
     async with edge_at(tmp_path, engine, playing=False) as edge, official(edge) as client:
         stream = await client.chat.completions.create(
