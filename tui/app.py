@@ -360,6 +360,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/copy": self._copy_last,
             "/code": self._copy_last_code,
             "/rename": self._rename_this,
+            "/title": self._title_this,
             "/pin": self._pin_this,
             "/system": partial(self.action_tune, True),
             "/settings": self.action_tune,
@@ -384,6 +385,12 @@ class HobnobApp(ListingApp, ComparingApp):
     def _rename_this(self) -> None:
         if self.talk.id is not None:
             self.rename(self.talk.id)
+
+    def _title_this(self) -> None:
+        if self.talk.id is not None:
+            self.find_title(self.talk.id)
+        else:
+            self.notify("Nothing was sent here yet.", markup=False)
 
     def _pin_this(self) -> None:
         if self.talk.temporary:
