@@ -80,11 +80,12 @@ class Titling:
 
     async def _title(self, first: _First) -> None:
         for _ in range(ATTEMPTS):
+            await asyncio.sleep(LOOK_SECONDS)  # who broke it off, or deletes, goes on meanwhile
+            while not self._runs.free:
+                await asyncio.sleep(LOOK_SECONDS)
             words = await self._words(first)
             if words is None:
                 return
-            while not self._runs.free:
-                await asyncio.sleep(LOOK_SECONDS)
             try:
                 title = await _ask(self._runs, first.owner, first.conversation, yields=True)
             except errors.ServerStopping:

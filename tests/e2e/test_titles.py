@@ -14,7 +14,7 @@ FEW = ("-o", "max_tokens", "40")
 
 def test_the_model_finds_a_title_and_leaves_no_trace_of_it(home: Home) -> None:
     with_titles = {"HOBNOB_TITLES": "model"}
-    assert home.run("ask", "-n", ASKED, *GREEDY, *FEW, env=with_titles).returncode == 0
+    assert home.run("ask", ASKED, *GREEDY, *FEW, env=with_titles).returncode == 0
     (id,) = home.conversations()
 
     def conversation() -> dict[str, object]:

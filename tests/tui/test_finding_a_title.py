@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_client import FakeClient
-from support_app import running, screen_text, send, until
+from support_app import running, screen_text, until
 from support_cli import Cli
 from support_edge import KEY, edge_at
 from support_session import Session
+from textual.pilot import Pilot
 
 from hobnob.tui.notice import ClientError
+
+
+async def enter(pilot: Pilot[Any]) -> None:
+    pilot.app.chat.composer.put("/title")
+    await pilot.press("enter")
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ async def test_the_name_that_the_model_finds_is_shown(client: FakeClient, tmp_pa
     client.title_found = "Knots [/] ropes"
     async with running(client, tmp_path, conversation="c0001") as pilot:
         await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
-        await send(pilot, "/title")
+        await enter(pilot)
         await until(pilot, lambda: "It is called Knots [/] ropes" in screen_text(pilot))
         assert pilot.app.talk.conversation.title == "Knots [/] ropes"
         await until(pilot, lambda: screen_text(pilot).count("Knots [/] ropes") >= 3)
@@ -36,13 +43,13 @@ async def test_the_name_that_the_model_finds_is_shown(client: FakeClient, tmp_pa
 async def test_where_none_is_found_the_name_stays(client: FakeClient, tmp_path: Path) -> None:
     async with running(client, tmp_path, conversation="c0001") as pilot:
         await until(pilot, lambda: len(pilot.app.talk.entries) == 2)
-        await send(pilot, "/title")
+        await enter(pilot)
         await until(pilot, lambda: "No name was found; it stays my name" in screen_text(pilot))
 
 
 async def test_why_there_is_none_is_said(client: FakeClient, tmp_path: Path) -> None:
     async with running(client, tmp_path) as pilot:
-        await send(pilot, "/title")
+        await enter(pilot)
         await until(pilot, lambda: "Nothing was sent here yet." in screen_text(pilot))
         client.refuse = ClientError("server_overloaded", "Too many wait.")
         pilot.app.find_title("c0001")
