@@ -24,6 +24,7 @@ from hobnob.server.routes.counted import Counted
 from hobnob.server.routes.imports import ImportRoutes
 from hobnob.server.routes.native import NativeRoutes
 from hobnob.server.routes.openai import OpenAIRoutes
+from hobnob.server.routes.titles import TitleRoutes
 from hobnob.server.routes.upkeep import UpkeepRoutes
 from hobnob.server.runs import Runs
 from hobnob.server.security import Guard, Policy
@@ -85,6 +86,7 @@ def routers(parts: Parts) -> list[APIRouter]:
         NativeRoutes(parts.store, parts.runs, parts.temporary).router(),
         ImportRoutes(parts.store, parts.runs).router(),
         ComparisonRoutes(parts.store).router(),
+        TitleRoutes(parts.store, parts.runs).router(),
         ChangeRoutes(parts.changes).router(),
         OpenAIRoutes(parts.runs, parts.engine, parts.model).router(),
         AdminRoutes(

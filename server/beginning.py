@@ -1,21 +1,30 @@
 """What a run begins with: its row in the store, what the registry keeps of it, its first events.
 
-Pure, but for the loop's clock.
+Pure, but for the loop's clock and the ids of runs that are not stored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+from dataclasses import replace
 
 from hobnob.server import continuing
 from hobnob.server.intake import Prepared
 from hobnob.server.live import Job
 from hobnob.server.log import LogEntry
-from hobnob.server.requests import ContinueRequest, ReplyRequest, TurnRequest
+from hobnob.server.requests import (
+    CompletionRequest,
+    ContinueRequest,
+    QuestionRequest,
+    ReplyRequest,
+    TurnRequest,
+)
 from hobnob.server.sampling_options import to_params
 from hobnob.store.values import NewRun, Turn
 
 Request = TurnRequest | ReplyRequest | ContinueRequest
+Unstored = CompletionRequest | QuestionRequest
 
 
 def opening(prepared: Prepared, turn: Turn) -> list[LogEntry]:
@@ -65,3 +74,10 @@ def job_of(
         accepted_at=asyncio.get_running_loop().time(),
         planned_s=prepared.planned_s,
     )
+
+
+def job_unstored(prepared: Prepared, request: Unstored) -> Job:
+    """Of a run in memory only. One about a conversation is ended when that is deleted."""
+    run, place = "run_" + secrets.token_hex(12), prepared.conversation or ""
+    job = job_of(prepared, request.owner, run, place, run, request.interactive)
+    return replace(job, yields=isinstance(request, QuestionRequest) and request.yields)

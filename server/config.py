@@ -116,6 +116,8 @@ class Config(BaseSettings):
     when_loading: Literal["wait", "refuse"] = "wait"
     """What a request meets while the model loads: progress, or 503 with Retry-After."""
 
+    titles: Literal["words", "model"] = "words"
+    """A new conversation's: the first words of it, or what the model makes of its beginning."""
     durability: Literal["normal", "full"] = "normal"
     """What a loss of power may take; `full` costs an fsync a message and one a reply."""
 

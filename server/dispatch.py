@@ -45,7 +45,7 @@ class Dispatch:
 
     @property
     def load(self) -> Load:
-        unended = self.unended
+        unended = [live for live in self.unended if not live.job.yields]  # it is in nobody's way
         waiting = [live for live in unended if live.phase is not Phase.STARTED]
         return Load(
             running=len(unended) - len(waiting),
@@ -56,6 +56,9 @@ class Dispatch:
 
     def enter(self, live: LiveRun) -> None:
         """Takes the run in; it starts when the engine and the others let it."""
+        if not live.job.yields:
+            for other in [one for one in self.unended if one.job.yields]:
+                self.cancel(other)
         self._runs[live.id] = live
         if self._closing is not None:
             live.log.close(self._closing)
@@ -139,7 +142,7 @@ class Dispatch:
             live.lose_engine()
             if live.id == culprit:
                 self.end(live, live.ending_here(wire.StopReason.ERROR, _poison(reason)))
-            elif live.cancelled:
+            elif live.cancelled or live.job.yields:
                 self.end(live, live.ending_here(wire.StopReason.CANCELLED))
             else:
                 live.log.tell(wire.Restarted(reason))

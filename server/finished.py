@@ -6,8 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from hobnob.server import recovery
+from hobnob.server.errors import Gone
 from hobnob.server.live import LiveRun
-from hobnob.server.log import RunLog
+from hobnob.server.log import Reader, RunLog
+from hobnob.store.values import LoggedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,26 @@ class Finished:
 
     def _drop(self, run_id: str) -> None:
         self._bytes -= self._runs.pop(run_id).log.size_bytes
+
+
+def stored_log(events: list[LoggedEvent] | None, message_id: str) -> RunLog:
+    """Of a run that ended. Raises Gone where the log was pruned (None) or is damaged."""
+    if events is None:
+        raise Gone("The log of this run was pruned.", message_id=message_id)
+    log = RunLog()
+    try:
+        log.publish(recovery.entries_of(events), ended=True)
+    except recovery.LogUnreadable:
+        raise Gone("The log of this run is damaged.", message_id=message_id) from None
+    return log
+
+
+def reader_of(log: RunLog, after: int, message_id: str) -> Reader:
+    """From `after` on. Raises Gone for a cursor ahead of the log."""
+    if after > log.last_seq:
+        raise Gone(
+            f"The log of this run ends at {log.last_seq}, before {after}: read it from the start, "
+            "or read the stored message.",
+            message_id=message_id,
+        )
+    return Reader(log, after)

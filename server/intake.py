@@ -32,6 +32,7 @@ from hobnob.server.requests import (
     ROOT,
     CompletionRequest,
     ContinueRequest,
+    QuestionRequest,
     ReplyRequest,
     RunSettings,
     TurnRequest,
@@ -268,6 +269,16 @@ class Intake:
             raise PromptTooLong(len(prompt), n_ctx)
         planned = Plan(request.messages, prompt, len(request.messages), n_ctx)
         return self._prepared(planned, options, text, started, None)
+
+    async def question(self, request: QuestionRequest) -> Prepared:
+        """The prompt begins as that of the conversation's next message, so most of it is there."""
+        conversation = await self._store.conversation(request.owner, request.conversation)
+        if conversation.head is None:
+            raise Conflict("Nothing was said in this conversation yet.")
+        branch = await self._store.branch(request.owner, conversation.id, conversation.head)
+        layers = [request.options]
+        prepared = await self._prepare(conversation.system, branch, request.text, layers, None)
+        return replace(prepared, conversation=conversation.id)
 
     async def _prepare(
         self,

@@ -76,6 +76,7 @@ class Job:
     interactive: bool
     accepted_at: float  # the loop's clock
     planned_s: float = 0.0
+    yields: bool = False  # it ends as soon as any other run comes
 
 
 class LiveRun:

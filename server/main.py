@@ -149,6 +149,7 @@ def _prepare(
         starter=isinstance(chosen, Model) and chosen.source == "starter",
         idle_stop_s=(settings.idle_stop_s or None) if on_demand else None,
         full_durability=settings.durability == "full",
+        model_titles=settings.titles == "model",
     )
     return _Server(setup, _engine(settings, paths, bounds, chosen, draft))
 

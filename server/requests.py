@@ -113,6 +113,21 @@ class CompletionRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionRequest:
+    """Asked at the end of what is shown of a conversation; neither it nor its answer is stored."""
+
+    owner: str
+    conversation: str
+    text: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # the conversation's do not count
+    yields: bool = False  # it ends as soon as any other run comes
+
+    @property
+    def interactive(self) -> bool:
+        return not self.yields
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """The bounds and defaults of runs, from the config. See docs for each."""
 

@@ -16,14 +16,15 @@ from hobnob.server import admission, beginning, recovery, wire
 from hobnob.server.dispatch import Dispatch
 from hobnob.server.engine.state import EnginePort, EngineState
 from hobnob.server.errors import Conflict, Gone, Internal, ServerStopping
-from hobnob.server.finished import Finished, Followable
+from hobnob.server.finished import Finished, Followable, reader_of, stored_log
 from hobnob.server.intake import Forecast, Intake, Prepared
 from hobnob.server.journal import Journal, logged
 from hobnob.server.live import LiveRun, Phase
-from hobnob.server.log import Reader, RunLog
+from hobnob.server.log import Reader
 from hobnob.server.requests import (
     CompletionRequest,
     ContinueRequest,
+    QuestionRequest,
     ReplyRequest,
     RunSettings,
     TurnRequest,
@@ -86,6 +87,7 @@ class Runs:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._journal_task: asyncio.Task[None] | None = None
         self._closing: wire.StreamError | None = None  # set: no run enters, readers end
+        self._listeners: list[Callable[[LiveRun], None]] = []
         engine.listen(self._dispatch)
 
     # ---- life
@@ -253,13 +255,15 @@ class Runs:
         """
         self._intake.check_messages(request.messages)
         self._check_open()
-        prepared = await self._intake.completion(request)
-        self._check_open(len(prepared.prompt))
-        run_id = "run_" + secrets.token_hex(12)
-        job = beginning.job_of(prepared, request.owner, run_id, "", run_id, request.interactive)
-        live = LiveRun(job, stored=False)
-        self._open(live, prepared)
-        return live
+        return self._enter_unstored(await self._intake.completion(request), request)
+
+    async def question(self, request: QuestionRequest) -> LiveRun:
+        """As `complete`; what is asked is no part of the conversation, and nor is the answer.
+
+        Raises NotFound (store.values) too.
+        """
+        self._check_open()
+        return self._enter_unstored(await self._intake.question(request), request)
 
     def abandon(self, live: LiveRun) -> None:
         """Ends a completion whose client is gone. Sync, idempotent, harmless after the end."""
@@ -268,17 +272,18 @@ class Runs:
     async def warm(self, owner: str, conversation: str) -> bool:
         """Has the engine read the conversation while nobody needs it. False: not now, or there
         is nothing to read. No run comes of it. Raises NotFound (store.values)."""
-        if not self._free:
+        if not self.free:
             await self._store.conversation(owner, conversation)
             return False
         submit = await self._intake.warm(owner, conversation)
-        if submit is None or not self._free:
+        if submit is None or not self.free:
             return False
         self._engine.submit(submit)
         return True
 
     @property
-    def _free(self) -> bool:
+    def free(self) -> bool:
+        """The engine is ready and nobody needs it."""
         ready = self._engine.status.state is EngineState.READY
         return ready and self._closing is None and not self.live_count
 
@@ -286,6 +291,10 @@ class Runs:
         """What `accept` would send, without sending it."""
         self._intake.check_text(request.text)
         return await self._intake.forecast(request)
+
+    def listen(self, listener: Callable[[LiveRun], None]) -> None:
+        """It is called with each run that was stored, once its end is."""
+        self._listeners.append(listener)
 
     def check_system(self, text: str | None) -> None:
         """Raises TextTooLong for a system prompt that no conversation may have."""
@@ -305,17 +314,9 @@ class Runs:
             live = await self._entered(run)
             found = None if live is None else Followable.of(live)
         if found is not None:
-            return _reader(found.log, after, found.message)
+            return reader_of(found.log, after, found.message)
         events = await self._store.whole_log(owner, run_id)
-        if events is None:
-            raise Gone("The log of this run was pruned.", message_id=run.message)
-        log = RunLog()
-        try:
-            entries = recovery.entries_of(events)
-        except recovery.LogUnreadable:
-            raise Gone("The log of this run is damaged.", message_id=run.message) from None
-        log.publish(entries, ended=True)
-        return _reader(log, after, run.message)
+        return reader_of(stored_log(events, run.message), after, run.message)
 
     async def cancel(self, owner: str, run_id: str) -> None:
         """Idempotent; the end comes through the log. Raises NotFound, Closed (store.values).
@@ -456,6 +457,12 @@ class Runs:
         if not task.cancelled():
             task.exception()  # told to the request, if that is still there
 
+    def _enter_unstored(self, prepared: Prepared, request: beginning.Unstored) -> LiveRun:
+        self._check_open(len(prepared.prompt))
+        live = LiveRun(beginning.job_unstored(prepared, request), stored=False)
+        self._open(live, prepared)
+        return live
+
     def _open(self, live: LiveRun, prepared: Prepared) -> None:
         plan = prepared.plan
         context = wire.Context(len(plan.prompt), plan.n_ctx, plan.included, plan.left_out)
@@ -466,6 +473,8 @@ class Runs:
         self._dispatch.forget(live)
         if live.stored:
             self._finished.keep(Followable.of(live))
+            for listener in self._listeners:
+                listener(live)
 
     def _lose(self, live: LiveRun, why: str) -> None:
         """The store has no place for the run: its conversation was deleted."""
@@ -488,13 +497,3 @@ class Runs:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the journal has failed", "exception": error, "task": task}
             )
-
-
-def _reader(log: RunLog, after: int, message_id: str) -> Reader:
-    if after > log.last_seq:
-        raise Gone(
-            f"The log of this run ends at {log.last_seq}, before {after}: read it from the start, "
-            "or read the stored message.",
-            message_id=message_id,
-        )
-    return Reader(log, after)

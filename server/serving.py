@@ -36,6 +36,7 @@ from hobnob.server.served import ServedModel
 from hobnob.server.status import Identity, StatusReport
 from hobnob.server.tally import Tally
 from hobnob.server.temporary import Temporary
+from hobnob.server.titling import Titling
 from hobnob.store.store import Store
 from hobnob.store.values import Stale, StoreError
 
@@ -81,6 +82,8 @@ class Setup:
     """None: the server runs until it is told to stop."""
     full_durability: bool = False
     """Messages and ends of replies outlive a loss of power, for the price of an fsync each."""
+    model_titles: bool = False
+    """The model is asked for a title after the first reply of a conversation."""
 
 
 async def serve(setup: Setup, engine: EngineService) -> Exit:
@@ -124,6 +127,9 @@ async def serve(setup: Setup, engine: EngineService) -> Exit:
         stack.callback(pruning.cancel)
         deleting = asyncio.create_task(passing.run())
         stack.callback(deleting.cancel)
+        if setup.model_titles:
+            titling = asyncio.create_task(Titling(store, runs).run())
+            stack.callback(titling.cancel)
         async with _stopping_when_idle(lifecycle, runs, setup.idle_stop_s):
             await _until_stopped(server, setup, parts, engine)
     log.info("stopped")

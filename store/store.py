@@ -26,6 +26,7 @@ from hobnob.store import (
     runs,
     search,
     soundness,
+    titles,
     turns,
     upkeep,
 )
@@ -35,6 +36,7 @@ from hobnob.store.erasing import Eraser
 from hobnob.store.turns import NewConversation
 from hobnob.store.values import (
     Append,
+    Beginning,
     Comparison,
     Conversation,
     Deletion,
@@ -192,20 +194,22 @@ class Store:
 
         def update(c: Connection) -> Conversation:
             n = conversations.find(c, owner, id)
-            leaf = UNSET if isinstance(head, Unset) else messages.find_in(c, n, head)
+            at = UNSET if isinstance(head, Unset) else messages.find_in(c, n, head)
             conversations.update(
-                c,
-                n,
-                now=now,
-                title=title,
-                system=system,
-                settings=settings,
-                head=leaf,
-                pinned=pinned,
+                c, n, now=now, title=title, system=system, settings=settings, head=at, pinned=pinned
             )
             return conversations.get(c, n)
 
         return await self._change(update)
+
+    async def beginning(self, owner: str, id: str, run: str) -> Beginning | None:
+        """None where the run is not the first that completed, or the conversation temporary."""
+        return await self._db.read(lambda c: titles.beginning(c, owner, id, run))
+
+    async def retitle(self, owner: str, id: str, title: str, *, was: str) -> bool:
+        """False, and nothing written, where it has another title by now."""
+        now = self._clock()
+        return await self._change(lambda c: titles.replace(c, owner, id, title, was, now=now))
 
     async def delete_conversation(self, owner: str, id: str) -> None:
         """Rows, log and index entries are gone when this returns, and overwritten soon after

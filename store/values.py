@@ -86,6 +86,14 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a conversation's title was made from."""
+
+    title: str
+    text: str  # of the first message
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """What is left of a deleted conversation, so that other devices learn of it."""
 

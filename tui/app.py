@@ -364,6 +364,7 @@ class HobnobApp(ListingApp, ComparingApp):
             "/copy": self._copy_last,
             "/code": partial(self._copy_last_code, given),
             "/rename": self._rename_this,
+            "/title": self._title_this,
             "/pin": self._pin_this,
             "/system": partial(self.action_tune, True),
             "/settings": self.action_tune,
@@ -388,6 +389,12 @@ class HobnobApp(ListingApp, ComparingApp):
     def _rename_this(self) -> None:
         if self.talk.id is not None:
             self.rename(self.talk.id)
+
+    def _title_this(self) -> None:
+        if self.talk.id is not None:
+            self.find_title(self.talk.id)
+        else:
+            self.notify("Nothing was sent here yet.", markup=False)
 
     def _pin_this(self) -> None:
         if self.talk.temporary:

@@ -149,6 +149,14 @@ class Client:
         """Only the fields given change: title, system, settings, head, pinned."""
         return build(Conversation, await self._line.json("PATCH", _conversation(id), body=changes))
 
+    async def find_title(self, id: str) -> tuple[Conversation, bool]:
+        """Has the model find one; False where it found none, or somebody set another meanwhile."""
+        raw = await self._line.json(
+            "POST", f"{_conversation(id)}/title", answer_s=UPKEEP_SECONDS, repeatable=False
+        )
+        answer = _an_object(raw)
+        return build(Conversation, answer.get("conversation")), answer.get("titled") is True
+
     async def import_conversation(self, whole: Mapping[str, Any]) -> tuple[Conversation, bool]:
         """One from a file, as `POST /conversations/import` takes it; False with the one that is
         there already under its id."""

@@ -38,6 +38,7 @@ COMMANDS = {
     "/copy": Command("Copy the last reply", "copy the last reply"),
     "/code": Command("Copy code", "copy the last code block, or /code 1 the first", counts=True),
     "/rename": Command("Rename", "rename this conversation"),
+    "/title": Command("Find a title", "have the model find a name for this conversation"),
     "/pin": Command("Pin", "keep this conversation at the top of the list, or no longer"),
     "/system": Command("System prompt", "what the model is told first, in this conversation"),
     "/role": Command("Role", "answer in a role of yours: /role NAME", takes=True),

@@ -75,6 +75,7 @@ class LinearCommands:
             "/copy": self._copy,
             "/code": self._copy_code,
             "/rename": self._rename,
+            "/title": self._title,
             "/pin": self._pin,
             "/system": self._system,
             "/settings": self._settings,
@@ -201,6 +202,19 @@ class LinearCommands:
     async def _renamed(self, id: str, title: str) -> None:
         client = await self._chat.line.get()
         self._chat.talk.conversation = await client.update_conversation(id, title=title)
+
+    def _title(self) -> None:
+        id = self._chat.talk.id
+        if id is None:
+            self._chat.say("nothing was sent here yet")
+            return
+        name, titled = self._chat.wait(self._titled(id))
+        self._chat.say(words.called(name, titled))
+
+    async def _titled(self, id: str) -> tuple[str, bool]:
+        found, titled = await (await self._chat.line.get()).find_title(id)
+        self._chat.talk.conversation = found
+        return one_line(found.title) or "Untitled", titled
 
     def _pin(self) -> None:
         id = self._chat.talk.id

@@ -19,6 +19,7 @@ from textual.widgets import Static
 
 from hobnob.server import wire
 from hobnob.server.wire import ChangePayload
+from hobnob.tui import words
 from hobnob.tui.chat import Chat
 from hobnob.tui.clean import one_line
 from hobnob.tui.copying import CopyingApp
@@ -184,8 +185,14 @@ class ListingApp(CopyingApp):
             self.refresh_list()
         before = self.talk.conversation
         if self.chat.changed_elsewhere(one) and before is not None and one.id not in self._naming:
-            if before.title and before.title != one.title:
+            if before.title != one.title and not self._had_first_words(before):
                 self.notify(f"Renamed elsewhere: {title(one)}", timeout=4, markup=False)
+
+    def _had_first_words(self, before: Conversation) -> bool:
+        """Nobody has renamed it: it had no name, or its first words, and the server has found
+        another in its place."""
+        first = self.talk.entries[0].text if self.talk.entries and not self.talk.earlier else ""
+        return " ".join(first.split()).startswith(before.title.removesuffix("…"))
 
     def _show_list_soon(self) -> None:
         if self._show_timer is None:
@@ -254,6 +261,24 @@ class ListingApp(CopyingApp):
         if self.talk.conversation is not None and self.talk.id == id:
             self.talk.conversation = renamed
             self.chat.show_title()
+        self.refresh_list()
+
+    @work(exclusive=True, group="title")
+    async def find_title(self, id: str) -> None:
+        """By the model, which may take a while."""
+        self._naming.add(id)
+        try:
+            found, titled = await (await self.line.get()).find_title(id)
+        except ClientError as error:
+            self.notify(f"Not renamed: {error.message}", severity="error", markup=False)
+            return
+        finally:
+            self._naming.discard(id)
+        if self.talk.conversation is not None and self.talk.id == id:
+            self.talk.conversation = found
+            self.chat.show_title()
+        said = words.called(title(found), titled)
+        self.notify(f"{said[:1].upper()}{said[1:]}", timeout=6, markup=False)
         self.refresh_list()
 
     @work(exclusive=True, group="pin")

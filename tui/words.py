@@ -22,6 +22,11 @@ _STOPS = {
 }
 
 
+def called(title: str, found: bool) -> str:
+    """What came of asking the model for a title."""
+    return f"it is called {title}" if found else f"no name was found; it stays {title}"
+
+
 def state(entry: Entry) -> str:
     """What a reply is waiting for; empty once its text says it all."""
     if entry.trouble:

@@ -116,6 +116,8 @@ class FakeClient:
         self.pages: list[tuple[str | None, int | None]] = []
         """`before` and `limit` of what was read of conversations."""
         self.cancelled: list[str] = []
+        self.title_found = ""
+        """What the model calls a conversation; nothing: it finds no name."""
         self.held: list[str] = []
         """Temporary conversations that somebody holds now."""
         self.lost = asyncio.Event()
@@ -291,6 +293,13 @@ class FakeClient:
             self.heads.append(changes["head"])
         self._write(id, **changes)
         return self.talks[id]
+
+    async def find_title(self, id: str) -> tuple[Conversation, bool]:
+        if self.refuse is not None:
+            raise self.refuse
+        if self.title_found:
+            self._write(id, title=self.title_found)
+        return self.talks[id], bool(self.title_found)
 
     async def delete_conversation(self, id: str) -> None:
         if self.talks.pop(id, None) is None:

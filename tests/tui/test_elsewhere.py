@@ -444,3 +444,14 @@ def test_a_branch_that_begins_after_a_gap_does_not_join() -> None:
     assert joint(SHOWN, Branch(Conversation("c"), chain(*ids)[4:])) is None
     assert joint(SHOWN, Branch(Conversation("c"), [])) is None
     assert joint([], Branch(Conversation("c"), chain("a", "b"))) == Joint(0, chain("a", "b"), {})
+
+
+async def test_a_name_in_place_of_the_first_words_is_shown_and_not_said(
+    client: FakeClient, tmp_path: Path
+) -> None:
+    client.talk("how do I…", "how  do I tie a bowline", "so")
+    async with running(client, tmp_path, conversation="c0001") as pilot:
+        await opened(pilot, 2)
+        client.changed_elsewhere("c0001", title="Bowlines")
+        await until(pilot, lambda: screen_text(pilot).count("Bowlines") >= 2)
+        assert "Renamed elsewhere" not in screen_text(pilot)
