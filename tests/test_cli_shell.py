@@ -116,6 +116,7 @@ class Shell:
         start = f'eval "$(hobnob shell {name})"\n'
         (folder / ".bashrc").write_text(f"PS1='> '\n{start}")
         (folder / ".zshrc").write_text(f"PS1='> '\nunsetopt promptsp\n{start}")
+        start_of_fish = "hobnob shell fish | source"
         arguments = {
             "bash": ["bash", "--noprofile", "--rcfile", str(folder / ".bashrc"), "-i"],
             "zsh": ["zsh", "-o", "noglobalrcs", "-i"],
@@ -124,7 +125,7 @@ class Shell:
                 "--no-config",
                 "-i",
                 "-C",
-                "function fish_prompt; echo -n '> '; end; hobnob shell fish | source",
+                "function fish_prompt; echo -n '> '; end; bind \\c_ undo; " + start_of_fish,
             ],
         }[name]
         self.master, slave = pty.openpty()
@@ -229,7 +230,9 @@ async def test_control_c_leaves_the_line_and_the_shell_goes_on(
     )
     await asked(server, "GET", "/runs/run1/events")
     await watching
+    before = len(shell.output)
     shell.type("\x03")
+    await asyncio.to_thread(shell.until, lambda: b"list all" in shell.output[before:])
     await asyncio.to_thread(shell.shows, "> list all")
     assert server.cancelled
     shell.type("!")

@@ -56,10 +56,11 @@ def command(reply: str) -> str:
 
 
 def _code(reply: str) -> str:
-    """The first block of code, or all of a reply that has none."""
+    """The first block of code that has any, or all of a reply that has no block."""
     blocks = Complete(Splitter(show=str))
     found: list[Block] = [*blocks.feed(reply), *blocks.end()]
-    return next((one.text for one in found if one.kind == CODE and one.lines), reply)
+    code = [one.text for one in found if one.kind == CODE]
+    return next(filter(str.strip, code), "") if code else reply
 
 
 def _beginning(text: str) -> str:
