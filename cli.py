@@ -45,6 +45,7 @@ from hobnob.cli_history import history
 from hobnob.cli_models import models
 from hobnob.cli_paths import paths
 from hobnob.cli_roles import in_role, roles
+from hobnob.cli_shell import shell
 from hobnob.exits import Exit, ExitError
 
 HELP = """Chat with a local model.
@@ -263,6 +264,7 @@ def doctor(
 
 app.command()(completion)
 app.command()(paths)
+app.command()(shell)
 
 
 # ---- running ----------------------------------------------------------------------------------

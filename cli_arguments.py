@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hobnob.launch import Target
 
 VERBS = frozenset(
-    "ask chat serve stop status history models roles key paths doctor completion".split()
+    "ask chat serve stop status history models roles key paths doctor completion shell".split()
 )
 SUBVERBS = frozenset(
     "backup export import list path pin pull rename restore rm search show unpin".split()

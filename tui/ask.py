@@ -76,10 +76,19 @@ def ask(target: Target, question: Question) -> Exit:
     return asyncio.run(_Ask(target, question).run())
 
 
+def gather(target: Target, question: Question, waiting: str) -> tuple[Exit, str]:
+    """As `ask`, but nothing is printed on stdout: how it ended, and what came of the reply.
+    `waiting` is shown on a terminal until there is news."""
+    asking = _Ask(target, question, silent=True)
+    asking.wait(waiting)
+    return asyncio.run(asking.run()), asking.text
+
+
 class _Ask:
-    def __init__(self, target: Target, question: Question):
+    def __init__(self, target: Target, question: Question, *, silent: bool = False):
         self._target = target
         self._question = question
+        self._silent = silent or question.as_json  # the reply is not printed as it comes
         self._notes = Notes(quiet=question.quiet)
         self._reply = Reply()
         self._parts: list[str] = []
@@ -95,6 +104,14 @@ class _Ask:
         self._aside: set[int] = set()  # the blocks that are no text
         self._seq = 0  # of the last numbered event
         self._ended = False  # message_stop has been seen
+
+    def wait(self, words: str) -> None:
+        self._notes.progress(words)
+
+    @property
+    def text(self) -> str:
+        """What has come of the reply."""
+        return "".join(self._parts)
 
     async def run(self) -> Exit:
         if sys.stdout is None:
@@ -143,7 +160,7 @@ class _Ask:
             run = await self._begin(client)
             self._open_output(run)
             await self._follow(client, run)
-            if not self._question.as_json:
+            if not self._silent:
                 await self._print_end()
         except asyncio.CancelledError:
             if self._signal is None:
@@ -199,7 +216,7 @@ class _Ask:
         self._reply.model = run.model or None
 
     def _open_output(self, run: str) -> None:
-        if self._question.as_json:
+        if self._silent:
             return
         if self._question.render and os.isatty(1) and choose(os.environ) is not Mode.PLAIN:
             from hobnob.tui.rendered import Rendered  # more than most questions need
@@ -299,7 +316,7 @@ class _Ask:
         if self._question.events:
             return
         if not self._question.stream:
-            await self._print(self._form.feed("".join(self._parts)))
+            await self._print(self._form.feed(self.text))
         await self._print(self._form.end())
         if isinstance(self._form, CodeOnly) and not self._form.found:
             self._notes.say("The reply has no code block")
@@ -327,7 +344,7 @@ class _Ask:
 
     def _in_form(self) -> Exit:
         """Where JSON was asked for, a part of it must not be taken for the whole."""
-        if self._question.schema is None or schema.is_whole("".join(self._parts)):
+        if self._question.schema is None or schema.is_whole(self.text):
             return Exit.OK
         self._notes.say("The reply is not the whole JSON that the schema asks for")
         return Exit.SCHEMA
@@ -336,7 +353,7 @@ class _Ask:
         """The JSON, whatever happened; otherwise the line end that a terminal needs."""
         try:
             if self._question.as_json:
-                self._reply.text = "".join(self._parts)
+                self._reply.text = self.text
                 print_json(asdict(self._reply))
             elif self._question.events:
                 self._end_events()
