@@ -32,7 +32,7 @@ from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
 from hobnob.tui.running import Running
-from hobnob.tui.shell_line import literal
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.temporary import GONE
 from hobnob.tui.transcript import USER, Entry

@@ -18,7 +18,7 @@ from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.playground import Playground
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.shell_line import literal
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.trial import Trial

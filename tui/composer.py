@@ -20,7 +20,7 @@ from hobnob.tui.clean import clean
 from hobnob.tui.completions import Completions
 from hobnob.tui.folds import Fold, Typed, highest_number, is_long, label_before
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.shell_line import MARK, literal
+from hobnob.tui.shell_notation import MARK, literal
 
 PLACEHOLDER = "Ask anything. Ctrl+J: a new line · @: a file · !: the shell"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hobnob.tui.clean import one_line
-from hobnob.tui.shell_line import command_in, unmarked
+from hobnob.tui.shell_notation import command_in, unmarked
 
 FOLD_LINES = 40
 FOLD_CHARS = 4_000

@@ -28,7 +28,7 @@ from hobnob.tui.linear_commands import LinearCommands, command_of, completions
 from hobnob.tui.model_watch import describe
 from hobnob.tui.notice import ClientError, Notice, NoticeKind, in_words
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.shell_line import MARK, literal
+from hobnob.tui.shell_notation import MARK, literal
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.telling import Telling
 from hobnob.tui.temporary import beside

@@ -34,7 +34,7 @@ from hobnob.tui.notice import ClientError
 from hobnob.tui.notices import Notices
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, one_line
-from hobnob.tui.shell_line import literal
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.transcript import Entry
 from hobnob.tui.trial import Trial
 from hobnob.tui.wrap import shorten

@@ -14,7 +14,7 @@ from hobnob.tui.drafts import Drafts
 from hobnob.tui.folds import Fold
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.shell_command import ShellCommand, ShellRefused
-from hobnob.tui.shell_line import literal
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.talk import Talk
 from hobnob.tui.wrap import shorten
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobnob.tui.shell_line import command_in, literal, unmarked
+from hobnob.tui.shell_notation import command_in, literal, unmarked
 
 
 @pytest.mark.parametrize(
