@@ -134,7 +134,7 @@ def open_chat(
     mode = modes.choose(os.environ, plain=plain, inline=inline)
     run: Callable[..., int]
     if mode is modes.Mode.PLAIN:
-        from hobnob.tui.linear import run
+        from hobnob.tui.linear_start import run
     else:
         from hobnob.tui.start import run
 

@@ -7,7 +7,6 @@ words on the screen.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import ClassVar
@@ -17,7 +16,6 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
 
-from hobnob.tui.chat_frame import ChatFrame
 from hobnob.tui.commands import command_of
 from hobnob.tui.composer import Composer
 from hobnob.tui.doubt import Doubt
@@ -33,7 +31,8 @@ from hobnob.tui.painter import Painter
 from hobnob.tui.panel import Panel
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.records import Conversation
-from hobnob.tui.shell import Job, command_in
+from hobnob.tui.running import Running
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.temporary import GONE
 from hobnob.tui.transcript import USER, Entry
@@ -47,7 +46,7 @@ NOT_HERE = "The message that you are editing is in another version. Esc leaves t
 STRAYED = "The message that you were editing is not here. What you wrote is in the input."
 
 
-class Chat(ChatFrame):
+class Chat(Running):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", id="chat.stop"),
         Binding("alt+w", "waiting", "Messages that wait", id="chat.waiting", priority=True),
@@ -159,16 +158,15 @@ class Chat(ChatFrame):
     def leave(self) -> None:
         """Before another conversation is shown, and at the end: keep what was typed."""
         self._opened += 1
+        self.leave_commands()
         self.save_draft()
         if self._between:
             self._unsent.keep(self._opening, [*self._waiting.messages, self.composer.typed])
         self._first = self._opening = None
         self._between = True
         self.composer.take()
-        for group in ("follow", "send", "versions", "go-on", "earlier", "shell"):
+        for group in ("follow", "send", "versions", "go-on", "earlier"):
             self.workers.cancel_group(self, group)
-        if self._job is not None:
-            self.app.notify(f"{self._job.command} was stopped.", markup=False)
         self._asked = None
         self._unsent.leave()
         self._elsewhere.hint = ""
@@ -203,10 +201,8 @@ class Chat(ChatFrame):
             if edit is None:
                 self.composer.take()
             else:  # it goes on after the command
-                self.composer.put(edit.entry.text)
+                self.composer.put(literal(edit.entry.text))
             self.post_message(self.Command(text.strip()))
-        elif edit is None and text == self.composer.text and command_in(text):
-            self._run_in_shell(text)
         elif not text.strip():
             return
         elif edit is None and self.busy:
@@ -218,31 +214,6 @@ class Chat(ChatFrame):
             self.say_trouble(NOT_HERE)
         else:
             self._deliver(self.composer.take())
-
-    def _run_in_shell(self, text: str) -> None:
-        if self._job is not None:
-            self.app.notify(f"{self._job.command} is still running. Esc stops it.", markup=False)
-            return
-        self._prompts.add(text)
-        self.composer.take()
-        self._job = Job(command_in(text), os.environ)
-        self.save_draft()
-        self._run_job(self._job)
-        self._show_hint()
-
-    @work(group="shell")
-    async def _run_job(self, job: Job) -> None:
-        try:
-            output = await job.run()
-        except (OSError, ValueError) as error:
-            self.say_trouble(f"The command could not be run: {error}")
-        else:
-            self.composer.put_before(output)
-        finally:
-            if self._job is job:
-                self._job = None
-            if self.is_attached:
-                self._show_hint()
 
     def _deliver(self, typed: Typed) -> None:
         out = self._unsent.prepare(typed)
@@ -377,12 +348,12 @@ class Chat(ChatFrame):
         return self._unsent.outgoing or super().coming
 
     def action_stop(self) -> None:
-        """Esc: close the panel, else stop the command that runs, else leave editing, else stop the
+        """Esc: stop the command that runs, else close the panel, else leave editing, else stop the
         reply and take back what waits behind it."""
+        if self.stop_commands():
+            return
         if panels := [one for one in self.screen.query(Panel) if one.display]:
             panels[0].toggle()
-        elif self._job is not None:
-            self._job.stop()
         elif self._unsent.edit is not None:
             self.composer.put(self._unsent.end_edit())
             self.save_draft()
@@ -391,7 +362,10 @@ class Chat(ChatFrame):
             self.view.views[-1].focus()
 
     def stop(self) -> bool:
-        """Stop the reply. False: there is none, or it will be stopped already."""
+        """Stop the command that runs, else the reply. False: there is none, or it will be stopped
+        already."""
+        if self.stop_commands():
+            return True
         coming, live = self.coming, None if self._between else self.talk.live
         if coming is not None and not coming.cancelled:
             coming.cancelled = True
@@ -424,11 +398,11 @@ class Chat(ChatFrame):
         edit = self._unsent.edit
         if edit is not None and edit.entry.id == entry.id:
             self.composer.focus()
-        elif edit is not None and self.composer.full_text != edit.entry.text:
+        elif edit is not None and self.composer.message != edit.entry.text:
             self.app.notify("You are editing another message. Esc leaves that.", markup=False)
         else:
             self._unsent.begin_edit(entry, self.composer.typed)
-            self.composer.put(entry.text)
+            self.composer.put(literal(entry.text))
             self.composer.focus()
             self._show_hint()
 

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from hobnob.tui.clean import clean, one_line
+from hobnob.tui.clean import clean
 from hobnob.tui.commands import matching
 from hobnob.tui.compacting import Compacting
 from hobnob.tui.completions import Completions
@@ -21,16 +21,12 @@ from hobnob.tui.elsewhere import Elsewhere
 from hobnob.tui.notices import Notices
 from hobnob.tui.outlook import Outlook
 from hobnob.tui.prompts import Prompts
-from hobnob.tui.shell import Job
 from hobnob.tui.talk import Talk
 from hobnob.tui.title_bar import TitleBar
 from hobnob.tui.unsent import Unsent
 from hobnob.tui.view import TranscriptView
 from hobnob.tui.waiting import Waiting
 from hobnob.tui.welcome import Welcome
-from hobnob.tui.wrap import shorten
-
-MOST_COMMAND_CELLS = 40
 
 
 class ChatFrame(Compacting):
@@ -45,7 +41,7 @@ class ChatFrame(Compacting):
         self._opening = first
         self._between = first is not None  # what is typed belongs to what is being opened
         self._hint = ""
-        self._job: Job | None = None  # a command of the user's that runs
+        self._runs = ""  # in the shell
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -60,7 +56,7 @@ class ChatFrame(Compacting):
             yield self._waiting
             completions = Completions()
             yield completions
-            yield Composer(self._prompts, completions)
+            yield Composer(self._prompts, completions, shell=True)
 
     @on(TranscriptView.Moved)
     def _moved(self, event: TranscriptView.Moved) -> None:
@@ -68,7 +64,8 @@ class ChatFrame(Compacting):
         self.call_after_refresh(self._show_hint)
 
     def _show_hint(self) -> None:
-        hints = [self._elsewhere.hint] if self._elsewhere.hint else []
+        hints = [f"{self._runs} runs: Esc stops it"] if self._runs else []
+        hints += [self._elsewhere.hint] if self._elsewhere.hint else []
         if self._unsent.edit is not None:
             hints.append("editing an earlier message: Enter sends a new version, Esc leaves it")
         if self.coming is not None and self.coming.cancelled:
@@ -76,9 +73,6 @@ class ChatFrame(Compacting):
         if self.talk.entries and not (self.view.following or self.view.at_end):
             new = self.talk.live is not None and self.talk.live.chars > 0
             hints.append("↓ new text: Ctrl+End" if new else "↓ Ctrl+End")
-        if self._job is not None:
-            command = shorten(one_line(self._job.command), MOST_COMMAND_CELLS)
-            hints.append(f"{command} is running: Esc stops it")
         if waiting := len(self._waiting.messages):
             hints.append(f"{waiting} waiting to be sent: Alt+W")
         words = " · ".join(hints)
@@ -107,9 +101,12 @@ class ChatFrame(Compacting):
 
     def _ask_outlook(self) -> None:
         """What is typed, or where it would go, is another than it was."""
-        typed = self.composer.full_text
+        typed, command = self.composer.message, self.composer.typed.command
         self._outlook.columns = self.composer.size.width
-        self._outlook.ask("" if self._between or matching(typed) else typed, self._unsent.edited)
+        nothing = self._between or matching(typed) or command
+        self._outlook.ask("" if nothing else typed, self._unsent.edited)
+        if command:
+            self.composer.say_below(Content("Enter runs it in your shell"))
 
     def say_trouble(self, words: str) -> None:
         """A sentence above the transcript; empty to take it away."""

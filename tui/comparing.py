@@ -18,6 +18,7 @@ from hobnob.tui.message import MessageView
 from hobnob.tui.notice import ClientError
 from hobnob.tui.playground import Playground
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.talk import Talk
 from hobnob.tui.transcript import USER, Entry
 from hobnob.tui.trial import Trial
@@ -76,7 +77,7 @@ class ComparingApp(CopyingApp):
         if self.chat.busy:
             self.chat.say_busy()
             return
-        draft = self.chat.composer.full_text
+        draft = self.chat.composer.message
         focused, entries = self.focused, self.talk.entries
         if isinstance(focused, MessageView):
             self._compare_replies(_question(focused.entry))
@@ -124,7 +125,7 @@ class ComparingApp(CopyingApp):
     async def _visit(self, trial: Trial, prompt: str) -> None:
         """The playground, and after it the conversation in which something was kept or begun."""
         fresh = trial.conversation is None
-        draft = self.chat.composer.full_text
+        draft = self.chat.composer.message
         hear = self._draft_changed if draft in ("", prompt) else _not_heard
         self._begins = trial if fresh else None
         kept = await self.push_screen_wait(Playground(trial, self.prompts, prompt, hear))
@@ -138,8 +139,8 @@ class ComparingApp(CopyingApp):
     def _draft_changed(self, text: str) -> None:
         """What is typed in the playground is the chat's draft until it was asked."""
         composer = self.chat.composer
-        if composer.full_text != text:
-            composer.put(text)
+        if composer.message != text:
+            composer.put(literal(text))
 
 
 def _not_heard(_: str) -> None:

@@ -66,7 +66,9 @@ class Completions(Static):
             return
         self._looked_at = here
         self._mention = None
-        if self._commands and (names := matching(composer.text)):
+        if self._commands and composer.typed.command:  # an @ is the shell's
+            self.close()
+        elif self._commands and (names := matching(composer.text)):
             self._offer([Offer(name, COMMANDS[name].about) for name in names])
         elif self._commands and (part := begun(composer.text)) is not None:
             self._offer([Offer(f"{COMMAND} {name}") for name in Roles.home().fitting(part)])

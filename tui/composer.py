@@ -20,8 +20,9 @@ from hobnob.tui.clean import clean
 from hobnob.tui.completions import Completions
 from hobnob.tui.folds import Fold, Typed, highest_number, is_long, label_before
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.shell_notation import MARK, literal
 
-PLACEHOLDER = "Ask anything. Ctrl+J: a new line · @: a file"
+PLACEHOLDER = "Ask anything. Ctrl+J: a new line · @: a file · !: the shell"
 
 
 class Composer(TextArea):
@@ -35,8 +36,8 @@ class Composer(TextArea):
     ]
     HELP = (
         "Text is sent as typed. / offers commands and @ files; ↑ ↓ choose, "
-        "Tab or Enter takes, Esc closes. !command runs in your shell, and its output comes into "
-        "the input; !! or a space before it sends it as text."
+        "Tab or Enter takes, Esc closes. A line that begins with ! is run in your shell and its "
+        "output put here, Esc stops it; !! or a space before the ! sends it instead."
     )
 
     @dataclass
@@ -44,6 +45,12 @@ class Composer(TextArea):
         """Enter was pressed. `text` has the folded pastes in full."""
 
         text: str
+
+    @dataclass
+    class Run(Message):
+        """A line for the shell was entered, and is not in the input any more."""
+
+        command: str
 
     @dataclass
     class EditOutside(Message):
@@ -54,7 +61,8 @@ class Composer(TextArea):
     class Leave(Message):
         """Ctrl+D on an empty input."""
 
-    def __init__(self, prompts: Prompts, completions: Completions) -> None:
+    def __init__(self, prompts: Prompts, completions: Completions, *, shell: bool = False) -> None:
+        """`shell`: whether a line that begins with ! is for the shell."""
         super().__init__(
             soft_wrap=True, show_line_numbers=False, placeholder=PLACEHOLDER, id="composer"
         )
@@ -62,6 +70,8 @@ class Composer(TextArea):
         self._completions = completions
         self._folds: dict[str, Fold] = {}
         self._number = 0  # of the last fold; none is used twice
+        self._shell = shell
+        self._in_hand = Typed()  # while an earlier prompt is in its place
 
     @property
     def typed(self) -> Typed:
@@ -71,6 +81,11 @@ class Composer(TextArea):
     def full_text(self) -> str:
         """The text with all that is folded."""
         return Typed(self.text, self._folds).full
+
+    @property
+    def message(self) -> str:
+        """What is sent."""
+        return Typed(self.text, self._folds).message
 
     @property
     def before_cursor(self) -> str:
@@ -118,8 +133,9 @@ class Composer(TextArea):
         self.replace(self._label(fold) + space, (row, column), (row, end))
 
     def put_before(self, fold: Fold) -> None:
-        """Above what is typed, which goes on as it was."""
-        self.replace(self._label(fold) + ("\n" if self.text else " "), (0, 0), (0, 0))
+        """What a command has put out, in front of what is typed, where the cursor stays."""
+        place = self._line_begins
+        self.insert(self._label(fold) + "\n", place, maintain_selection_offset=True)
 
     def render_line(self, y: int) -> Strip:
         if self.content_size.width < 1:  # TextArea's placeholder cannot be wrapped into nothing
@@ -189,8 +205,12 @@ class Composer(TextArea):
         elif self._completions.reading:
             words = f"{self._completions.reading} is still being read."
             self.app.notify(words, markup=False)
+        elif self._shell and (command := self.typed.command):
+            self._prompts.add(MARK + command)
+            self.put(self.typed.outputs)
+            self.post_message(self.Run(command))
         else:
-            self.post_message(self.Submitted(self.full_text))
+            self.post_message(self.Submitted(self.message))
 
     def action_delete_left(self) -> None:
         """A label goes as a whole: half of one would stand for nothing."""
@@ -205,6 +225,8 @@ class Composer(TextArea):
         self.replace("\n", *self.selection, maintain_selection_offset=False)
 
     def action_older(self) -> None:
+        if not self._prompts.browsing:
+            self._in_hand = self.typed
         if self.cursor_at_first_line and (text := self._prompts.older(self.full_text)) is not None:
             self.put(text)
         else:
@@ -212,7 +234,7 @@ class Composer(TextArea):
 
     def action_newer(self) -> None:
         if self.cursor_at_last_line and (text := self._prompts.newer()) is not None:
-            self.put(text)
+            self.put(text if self._prompts.browsing else self._in_hand)
         else:
             self.action_cursor_down()
 
@@ -230,10 +252,25 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
+        self._paste(event.text)
+
+    def action_paste(self) -> None:
+        """What was copied or cut in the app."""
+        self._paste(self.app.clipboard)
+
+    def _paste(self, pasted: str) -> None:
         self._prompts.leave()
-        self.replace(
-            self._folded(tame(event.text)), *self.selection, maintain_selection_offset=False
-        )
+        text = self._folded(tame(pasted))
+        start, end = sorted(self.selection)
+        if self._shell and start == self._line_begins:
+            text = literal(text)  # nobody typed that mark
+        self.replace(text, start, end, maintain_selection_offset=False)
+
+    @property
+    def _line_begins(self) -> tuple[int, int]:
+        """Where a mark would make a command of what is typed."""
+        before = self.typed.outputs.text
+        return before.count("\n"), len(before.rpartition("\n")[2])
 
     def _folded(self, text: str) -> str:
         """A short name for a text too long to show; the text itself when it is not."""

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,9 +126,7 @@ def _json(draft: Draft) -> dict[str, object]:
     if draft.instead_of:
         raw["instead_of"] = draft.instead_of
     if draft.typed is not None and draft.typed.folds:
-        folds = {
-            label: [fold.text, fold.name, fold.ended] for label, fold in draft.typed.folds.items()
-        }
+        folds = {label: _parts(fold) for label, fold in draft.typed.folds.items()}
         raw["typed"] = {"text": draft.typed.text, "folds": folds}
     return raw
 
@@ -136,11 +134,19 @@ def _json(draft: Draft) -> dict[str, object]:
 def _typed(raw: object, text: str) -> Typed | None:
     """None unless it is whole and stands for this text."""
     try:
-        folds = {k: Fold(t, name, *how) for k, (t, name, *how) in raw["folds"].items()}  # type: ignore[index]
-        made = Typed(raw["text"], folds)  # type: ignore[index]
+        made = Typed(raw["text"], {k: _fold(parts) for k, parts in raw["folds"].items()})  # type: ignore[index]
         return made if made.full == text else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
+
+
+def _parts(fold: Fold) -> list[str]:
+    return [fold.text, fold.name, *([fold.about] if fold.about else [])]
+
+
+def _fold(parts: Sequence[str]) -> Fold:
+    text, name, *about = parts
+    return Fold(text, name, *about)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -16,28 +16,24 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.editor import edit
-from hobnob.tui.farewell import say_how_to_come_back
+from hobnob.tui.folds import Typed
 from hobnob.tui.line import Connect, Line
 from hobnob.tui.line_editor import Complete, LineEditor
 from hobnob.tui.linear_commands import LinearCommands, command_of, completions
 from hobnob.tui.model_watch import describe
-from hobnob.tui.notice import ClientError, Notice, NoticeKind
-from hobnob.tui.options import model_argument
+from hobnob.tui.notice import ClientError, Notice, NoticeKind, in_words
 from hobnob.tui.prompts import Prompts
+from hobnob.tui.shell_notation import MARK, literal
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.telling import Telling
 from hobnob.tui.temporary import beside
 from hobnob.tui.terminal import Terminal
 from hobnob.tui.transcript import USER, Entry
-
-if TYPE_CHECKING:
-    from hobnob.launch import Target
-    from hobnob.tui.client import Client
 
 T = TypeVar("T")
 
@@ -81,7 +77,7 @@ class LinearChat:
         self.talk = Talk(self.line, system=system, options=options, keep=beside(connect))
         self.talk.clear(temporary=temporary)
         self._drafts = Drafts(state_dir / "drafts", lambda: not self.talk.temporary, self.say)
-        self.prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
+        self._prompts = Prompts(state_dir / "prompts.jsonl", lambda: not self.talk.temporary)
         self._commands = LinearCommands(self)
         self._exits = AsyncExitStack()
         self._runner = asyncio.Runner()
@@ -141,39 +137,47 @@ class LinearChat:
 
     def _turn(self) -> None:
         try:
-            text = self._message()
+            typed = self._message()
         except KeyboardInterrupt:
             self._interrupted_input()
             return
-        if command_of(text) is not None:
-            self._command(text)
+        text = typed.text
+        if typed.command:
+            self._prompts.add(MARK + typed.command)
+            self._commands.run_in_shell(typed)
+        elif command_of(text) is not None:
+            self._command(text.strip())
         elif text.strip() and not self._commands.doubts(text):
-            self._deliver(text)
+            self._deliver(typed)
 
-    def _message(self) -> str:
-        draft = self._retry.text
+    def _message(self) -> Typed:
+        draft = self._retry.as_typed
         self._composing = True
         try:
-            text = self._read(ASKED, draft, history=self.prompts.all(), complete=completions)
+            text = self._read(ASKED, draft.text, history=self._prompts.all(), complete=completions)
         except EOFError:
             self._write("\n")
-            self._save_draft(self._editor.typed)  # the lines above an empty one
+            self._save_draft(self._in_hand)  # the lines above an empty one
             raise
         except ValueError:
             self.say("what was typed is not text in this terminal's encoding")
-            return ""
+            return Typed()
         finally:
             self._composing = False
-        if text != draft:
+        if text != draft.text:
             self._retry = Draft("")
-        return text
+        return Typed(text, draft.folds).in_use
+
+    @property
+    def _in_hand(self) -> Typed:
+        return Typed(self._editor.typed, self._retry.as_typed.folds).in_use
 
     def _interrupted_input(self) -> None:
         """Ctrl+C at the input: what is in it is dropped; twice on an empty one leaves."""
         self._write("\n")
         had_text = self._dropped
         self._retry, self._editing = Draft(""), None
-        self._save_draft("")
+        self._save_draft(Typed())
         if had_text:
             self.say("dropped")
             return
@@ -183,40 +187,41 @@ class LinearChat:
         self._quit_asked = now
         self.say("Ctrl+C again or Ctrl+D leaves")
 
-    def _command(self, text: str) -> None:
-        if text.strip() == "/quit":
-            self._save_draft("")
+    def _command(self, name: str) -> None:
+        if name == "/quit":
+            self._save_draft(Typed())
             raise EOFError
-        self._commands.run(text.strip())
+        self._commands.run(name)
 
-    def _deliver(self, text: str) -> None:
+    def _deliver(self, typed: Typed) -> None:
         if self.talk.live is not None:
             self.follow(self.talk.live)
-        key = self._retry.key if self._retry.text == text else ""
-        reply = self._sent(self._prepared(text, key))
+        out = self._prepared(typed)
+        reply = self._sent(out, Draft(typed.full, out.key, typed))
         if reply is not None:
             self.follow(reply)
 
-    def _prepared(self, text: str, key: str) -> Outgoing:
+    def _prepared(self, typed: Typed) -> Outgoing:
         instead_of, self._editing = self._editing, None
         if instead_of is not None and instead_of not in self.talk.entries:
             instead_of = None
-        out = self.talk.prepare(self._commands.full(text), instead_of=instead_of, key=key)
-        self.prompts.add(text)
-        self._drafts.save(self.talk.id, Draft(text, out.key))
+        key = self._key(typed)
+        out = self.talk.prepare(typed.message, instead_of=instead_of, key=key)
+        self._prompts.add(typed.full)
+        self._drafts.save(self.talk.id, Draft(typed.full, out.key, typed))
         return out
 
-    def _sent(self, out: Outgoing) -> Entry | None:
+    def _sent(self, out: Outgoing, draft: Draft) -> Entry | None:
         """The reply that was promised; None when the message was not accepted."""
         before = self.talk.id
         try:
             reply = self.wait(self._send(out), lambda: self._take_back(out))
         except ClientError as error:
-            self._withdraw(out)
+            self._withdraw(out, draft)
             self.say(f"Not sent: {self.talk.why(error)} Your message is in the input again.")
             return None
         except KeyboardInterrupt:
-            self._withdraw(out)
+            self._withdraw(out, draft)
             self.say("Not sent. Your message is in the input again.")
             return None
         self._retry = Draft("")
@@ -240,10 +245,10 @@ class LinearChat:
         if task is not None:
             asyncio.get_running_loop().call_later(CANCEL_SECONDS, task.cancel)
 
-    def _withdraw(self, out: Outgoing) -> None:
+    def _withdraw(self, out: Outgoing, draft: Draft) -> None:
         self.talk.withdraw(out)
         self._editing = out.replaced[0] if out.replaced else None
-        self._retry = Draft(self._commands.typed_for(out.text), out.key)
+        self._retry = draft
 
     # ---- what the commands use ----------------------------------------------------------------
 
@@ -296,7 +301,7 @@ class LinearChat:
 
     def open(self, id: str, at: str | None = None) -> None:
         """Tell a stored conversation: its end, or one message of it."""
-        self._save_draft("")
+        self._save_draft(Typed())
         self.wait(self.talk.open(id, at))
         self._retry, self._editing = self._drafts.load(self.talk.id), None
         entries = self.talk.entries
@@ -320,24 +325,24 @@ class LinearChat:
 
     def fresh(self, *, temporary: bool = False) -> None:
         """A new conversation."""
-        self._save_draft("")
+        self._save_draft(Typed())
         self.talk.clear(temporary=temporary)
         self._retry, self._editing = self._drafts.load(None), None
         self.say("a temporary conversation" if temporary else "a new conversation")
 
-    def edit(self, entry: Entry, text: str) -> None:
-        """The next message takes the place of this one; the text is there to begin with."""
+    def edit(self, entry: Entry) -> None:
+        """The next message takes the place of this one, whose text is there to begin with."""
         self._editing = entry
-        self.put(text)
+        self.put(Typed(literal(entry.text)))
 
     def edit_outside(self, text: str) -> str | None:
         """A text in $EDITOR; None when nothing came of it. Raises OSError."""
         with self._terminal.lent():
             return edit(text, os.environ)
 
-    def put(self, text: str) -> None:
-        """The input will begin with this text."""
-        self._retry = Draft(text)
+    def put(self, typed: Typed) -> None:
+        """The input will begin with this."""
+        self._retry = Draft(typed.full, typed=typed)
 
     def ask(self, asked: str, text: str = "") -> str:
         """What the user makes of a text; the same when they leave it."""
@@ -378,7 +383,7 @@ class LinearChat:
         finally:
             self._waiting, self._task, self._on_interrupt = False, None, None
             if self._signal not in (0, signal.SIGINT):
-                self._save_draft(self._retry.text)
+                self._save_draft(self._retry.as_typed)
                 raise Ended(self._signal)
 
     def say(self, sentence: str) -> None:
@@ -421,10 +426,7 @@ class LinearChat:
         if notice.kind is NoticeKind.CONNECTED:
             self._outage = ""
             return
-        words = {
-            NoticeKind.STARTING: "starting the server…",
-            NoticeKind.RESTARTED: "the server was restarted",
-        }.get(notice.kind, f"{notice.reason.rstrip('.')}; trying again")
+        words = in_words(notice)
         if words != self._outage:
             self._outage = words
             self.say(words)
@@ -443,7 +445,7 @@ class LinearChat:
             self._dropped = bool(self._editor.typed)
             raise KeyboardInterrupt
         else:
-            self._save_draft(self._editor.typed if self._composing else self._retry.text)
+            self._save_draft(self._in_hand if self._composing else self._retry.as_typed)
             raise Ended(number)
 
     def _pass_on(self) -> None:
@@ -463,10 +465,13 @@ class LinearChat:
         if self._editor.reading:
             self._write(self._editor.shown)
 
-    def _save_draft(self, typed: str) -> None:
+    def _save_draft(self, typed: Typed) -> None:
         """What is typed, or waits to be sent again, belongs to the conversation."""
-        key = self._retry.key if typed == self._retry.text else ""
-        self._drafts.save(self.talk.id, Draft(typed, key))
+        self._drafts.save(self.talk.id, Draft(typed.full, self._key(typed), typed))
+
+    def _key(self, typed: Typed) -> str:
+        """The one under which the same was posted before, if it was."""
+        return self._retry.key if typed.full == self._retry.text else ""
 
     def _close(self) -> None:
         async def close() -> None:
@@ -480,20 +485,3 @@ class LinearChat:
 
         self._waiting = True  # a signal cannot end us any sooner
         self._runner.run(close())
-
-
-def run(target: Target, *, model: str | None = None, **how: Any) -> int:
-    """Start the plain chat on this terminal; the exit code. Prints how to come back at the end.
-    `how`: what LinearChat takes."""
-    args = ["--model", model_argument(model)] if model else []
-
-    def connect(hear: Callable[[Notice], None]) -> Client:
-        from hobnob.tui.client import Client  # httpx: the greeting does not wait for it
-
-        return Client(target, server_args=args, on_notice=hear)
-
-    chat = LinearChat(connect, target.paths.state_dir, **how)
-    code = chat.run()
-    if chat.talk.id is not None and not chat.talk.temporary:
-        say_how_to_come_back(target, chat.talk.id, "--plain")
-    return code

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hobnob.tui import clipboard, code_blocks, commands, compaction, roles, shell, words
+from hobnob.tui import clipboard, code_blocks, commands, compaction, roles, words
 from hobnob.tui.clean import clean, one_line
 from hobnob.tui.compare import read_settings
 from hobnob.tui.doubt import Doubt
-from hobnob.tui.folds import Fold, Typed
+from hobnob.tui.folds import Typed
 from hobnob.tui.library import pinned_ones
 from hobnob.tui.records import Conversation, Hit
 from hobnob.tui.roles import BadRole, NoRole, Roles
+from hobnob.tui.shell_command import ShellCommand, ShellRefused
 from hobnob.tui.telling import Telling
 from hobnob.tui.transcript import ASSISTANT, USER, Entry
 from hobnob.tui.tuning import AS_USUAL, Tuning
@@ -41,10 +41,7 @@ OFFERED = {name: about for name, about in COMMANDS.items() if name not in SCREEN
 
 
 def command_of(text: str) -> tuple[str, str] | None:
-    """The command that a text is, and the word after it or nothing; None for any other text.
-    A line for the shell is one, as it is."""
-    if shell.command_in(text):
-        return text, ""
+    """The command that a text is, and the word after it or nothing; None for any other text."""
     return commands.command_of(text, COMMANDS)
 
 
@@ -62,8 +59,6 @@ class LinearCommands:
         self._chat = chat
         self._given = ""  # the word after the command
         self._doubt = Doubt(COMMANDS)
-        self._folds: dict[str, Fold] = {}
-        self._sent = ("", "")  # the last message, and what was typed for it
         self._does: dict[str, Callable[[], None]] = {
             "/new": lambda: self._new(temporary=False),
             "/temporary": lambda: self._new(temporary=True),
@@ -98,8 +93,6 @@ class LinearCommands:
         name, self._given = command_of(typed) or (typed, "")
         if name in self._does:
             self._does[name]()
-        elif command := shell.command_in(name):
-            self._run_in_shell(command)
         else:
             self._chat.say(f"{name} is for the full screen only")
 
@@ -108,34 +101,23 @@ class LinearCommands:
         asked = self._doubt.about(text)
         if asked:
             self._chat.say(asked)
-            self._chat.put(text)
+            self._chat.put(Typed(text))
         return bool(asked)
 
-    # ---- the shell ----------------------------------------------------------------------------
-
-    def _run_in_shell(self, command: str) -> None:
-        """What it has written is told, and stands under a short name in the input."""
-        self._chat.prompts.add(f"!{command}")
-        job = shell.Job(command, os.environ)
+    def run_in_shell(self, typed: Typed) -> None:
+        """A line for the shell. What it puts out is told, and goes with the next message."""
+        before = typed.outputs
+        self._chat.put(before)
+        shell = ShellCommand(typed.command)
         try:
-            output = self._chat.wait(job.run(), job.stop)
-        except (OSError, ValueError) as error:
-            self._chat.say(f"the command could not be run: {error}")
+            ran = self._chat.wait(shell.run(), shell.stop)
+        except ShellRefused as error:
+            self._chat.say(str(error))
             return
-        self._chat.write(output.text.removesuffix("\n") + "\n")
-        self._chat.say(f"{output.ended}; sent with your message if you leave its name in it")
-        label = output.label(len(self._folds) + 1)
-        self._folds[label] = output
-        self._chat.put(f"{label} ")
-
-    def full(self, typed: str) -> str:
-        """What is sent for it."""
-        self._sent = (shell.as_text(Typed(typed, self._folds).full), typed)
-        return self._sent[0]
-
-    def typed_for(self, sent: str) -> str:
-        """What goes into the input again when a message was not accepted."""
-        return self._sent[1] if sent == self._sent[0] else sent
+        end = "" if ran.output.endswith("\n") or not ran.output else "\n"
+        self._chat.write(f"{ran.output}{end}")
+        self._chat.say(f"{ran.outcome}, {ran.size}; it goes with your next message")
+        self._chat.put(before.followed_by(ran.fold))
 
     # ---- conversations ------------------------------------------------------------------------
 
@@ -336,7 +318,7 @@ class LinearCommands:
     def _edit(self) -> None:
         for entry in reversed(self._chat.talk.entries):
             if entry.role == USER:
-                self._chat.edit(entry, shell.as_typed(entry.text))
+                self._chat.edit(entry)
                 return
         self._chat.say("there is no message of yours here")
 
@@ -387,7 +369,7 @@ class LinearCommands:
         except OSError as error:
             self._chat.say(f"the editor could not be run: {error}")
             return
-        self._chat.put(text or "")
+        self._chat.put(Typed(text or ""))
 
     def _help(self) -> None:
         for name, about in OFFERED.items():
@@ -398,7 +380,7 @@ class LinearCommands:
 HELP = """\
 Enter sends. Ctrl+J, or a backslash before Enter, begins a new line. Up: earlier prompts.
 Ctrl+R searches them. Tab completes a command. Ctrl+C stops a reply, or drops what is typed.
-!command runs in your shell, and its output comes into the input by its name; Ctrl+C stops it.
-!! or a space before it sends it as text.
 Ctrl+D on an empty line leaves; a reply that is being written goes on in the server.
+A line that begins with ! is run in your shell, and what it puts out goes with your next message;
+Ctrl+C stops it. !! or a space before the ! sends the line instead.
 """

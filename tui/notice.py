@@ -27,6 +27,15 @@ class Notice:
     delay_s: float = 0.0
 
 
+def in_words(notice: Notice) -> str:
+    """Where there is a line for it."""
+    if notice.kind is NoticeKind.STARTING:
+        return "starting the server…"
+    if notice.kind is NoticeKind.RESTARTED:
+        return "the server was restarted"
+    return f"{notice.reason.rstrip('.')}; trying again"
+
+
 class ClientError(ExitError):
     """What a request or a stream came to when trying again cannot help, or did not.
 

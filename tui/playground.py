@@ -34,6 +34,7 @@ from hobnob.tui.notice import ClientError
 from hobnob.tui.notices import Notices
 from hobnob.tui.prompts import Prompts
 from hobnob.tui.screens import AskScreen, one_line
+from hobnob.tui.shell_notation import literal
 from hobnob.tui.transcript import Entry
 from hobnob.tui.trial import Trial
 from hobnob.tui.wrap import shorten
@@ -167,7 +168,7 @@ class Playground(Framed, Screen[str | None]):
         if self._trial.live:
             self.app.notify("Replies are being written. Esc stops them.", markup=False)
             return
-        self._prompts.add(event.text)
+        self._prompts.add(literal(event.text))
         self._ask(event.text, self._trial.wanted(event.text))
 
     def _ask(self, text: str, columns: list[Column]) -> None:
@@ -223,7 +224,7 @@ class Playground(Framed, Screen[str | None]):
         self._tell_draft()
 
     def _tell_draft(self) -> None:
-        text = self.composer.full_text
+        text = self.composer.message
         self._on_draft("" if text == self._trial.text else text)
 
     @on(Composer.Leave)

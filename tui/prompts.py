@@ -51,6 +51,8 @@ class Prompts:
     def older(self, current: str) -> str | None:
         """The prompt before; None when there is none. `current` is kept for the way back."""
         items = self._load()
+        if not items:
+            return None
         if self._at is None:
             self._at, self._stash = len(items), current
         if self._at == 0:
@@ -68,6 +70,11 @@ class Prompts:
             self._at = None
             return self._stash
         return items[self._at]
+
+    @property
+    def browsing(self) -> bool:
+        """Whether what is in the input is one of these, unchanged."""
+        return self._at is not None
 
     def leave(self) -> None:
         """The text was edited: it is the one in hand now."""

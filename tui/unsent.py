@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from hobnob.tui.drafts import Draft, Drafts
 from hobnob.tui.folds import Typed
 from hobnob.tui.notice import ClientError
-from hobnob.tui.shell import as_text
 from hobnob.tui.talk import Outgoing, Talk
 from hobnob.tui.transcript import Entry
 
@@ -75,8 +74,7 @@ class Unsent:
         """It goes on its way, in place of the message that is being edited, if one is."""
         text, at = typed.full, self.edited
         id = "" if at is None else at.id
-        sent = text if self.edit is not None else as_text(text)
-        out = self._talk.prepare(sent, instead_of=at, key=self._key(text, id))
+        out = self._talk.prepare(typed.message, instead_of=at, key=self._key(text, id))
         self.outgoing, self._tried = out, Draft(text, out.key, typed, id)
         return out
 

@@ -68,3 +68,45 @@ def test_a_label_is_known_where_the_text_ends_with_it() -> None:
     folds = {fold.label(1): fold}
     assert label_before(f"x {fold.label(1)}", folds) == fold.label(1)
     assert label_before(f"{fold.label(1)} ", folds) == label_before("x", folds) == ""
+
+
+LISTED = Fold("Shell command, exit code 0:\n```console\n$ ls\na\n```", "ls", "1 line")
+
+
+def test_an_output_is_named_in_the_sentence_and_follows_it() -> None:
+    label = LISTED.label(2)
+    assert label == "[ran ls, 1 line #2]"
+    assert Typed(f"{label}\nso what?", {label: LISTED}).full == ("`ls`\nso what?\n\n" + LISTED.text)
+    assert Typed(f"{label}\n", {label: LISTED}).full == "`ls`\n\n" + LISTED.text
+
+
+def test_the_label_of_a_command_is_short_and_cannot_be_broken() -> None:
+    fold = Fold("x", "grep -c '[a-z]`\n' " + "f" * 90, "no output")
+    label = fold.label(1)
+    assert label.startswith("[ran grep -c '(a-z)` ' fff") and label.endswith("…, no output #1]")
+    assert Typed(label, {label: fold}).full.startswith(f"{fold.name.replace(chr(10), ' ')}\n\nx")
+
+
+def test_a_command_may_follow_what_others_have_put_out() -> None:
+    label = LISTED.label(1)
+    for typed in (f"{label}\n!pwd", f"{label} !pwd"):
+        assert Typed(typed, {label: LISTED}).command == "pwd"
+        assert Typed(typed, {label: LISTED}).outputs.text == typed.removesuffix("!pwd")
+    for typed in (f"{label}\nwhy\n!pwd", f"{label}\n!!pwd", f"{label}\n !pwd", f"{label}!pwd"):
+        assert Typed(typed, {label: LISTED}).command == ""
+    assert Typed(f"{label}\n!pwd", {}).command == ""
+    assert Typed(f"{label}\n!!why", {label: LISTED}).message.startswith("`ls`\n!why\n\nShell")
+
+
+def test_a_folded_paste_is_no_command_but_may_be_a_part_of_one() -> None:
+    long, lines = Fold("!" + "x" * 5000), Fold("a\nb")
+    assert Typed(long.label(1), {long.label(1): long}).command == ""
+    assert Typed(long.label(1), {long.label(1): long}).message == long.text
+    assert Typed(f"!echo {long.label(1)}", {long.label(1): long}).command == f"echo {long.text}"
+    assert Typed(f"!echo {lines.label(1)}", {lines.label(1): lines}).command == ""
+
+
+def test_outputs_follow_each_other_on_one_line() -> None:
+    typed = Typed().followed_by(LISTED).followed_by(LISTED)
+    assert typed.text == "[ran ls, 1 line #1] [ran ls, 1 line #2] "
+    assert set(typed.folds) == {"[ran ls, 1 line #1]", "[ran ls, 1 line #2]"}
