@@ -6,6 +6,7 @@ and put what comes back in its place. They change the line only after success, a
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from hobnob.exits import Exit
 
 # While the model is asked, Ctrl+C is for hobnob alone: a shell that gets it as well would throw the
 # line away, or draw it before hobnob has ended. bash waits, and a trap of the user's own comes
-# back; zsh ignores it; fish gives the terminal to a job that is no substitution.
+# back; zsh ignores it; fish gives the terminal to a job that is no substitution. After Ctrl+C fish
+# ends the function and does not repaint: the cursor, saved before, goes back to where fish left it.
 BASH = r"""
 __hobnob_line() {
     [[ $READLINE_LINE == *[![:space:]]* ]] || return 0
@@ -66,7 +68,7 @@ FISH = r"""
 function __hobnob_line
     set -l line (commandline -b | string collect)
     string match -qr '\S' -- "$line"; or return 0
-    echo >&2
+    printf '\eD\eM\e7\r\n' >&2
     printf '%s' "$line" | command hobnob shell fish --line | read -l found
     if test "$pipestatus[2]" = 0; and test -n "$found"
         commandline -r -- $found
@@ -85,6 +87,7 @@ NOTATIONS = {
     "zsh": {"alt": "^[{}", "ctrl": "^{}"},
     "fish": {"alt": r"\e{}", "ctrl": r"\c{}"},
 }
+RESTORE_CURSOR = b"\x1b8"
 WAITING = "hobnob: a command is asked for (Ctrl+C leaves the line as it was)"
 KEY = "alt+e"
 _KEY = re.compile(r"(alt)\+([a-z0-9])|(ctrl)\+([a-z])")
@@ -143,6 +146,8 @@ def _replace_line(shell: str, model: str | None, url: str | None) -> int:
     system = shell_line.system_prompt(_system(), shell)
     question = Question(prompt, system=system, model=model, temporary=True, fail_on_truncation=True)
     code, reply = ask.gather(target_of(url), question, WAITING)
+    if code is Exit.INTERRUPTED and shell == "fish" and os.isatty(2):
+        os.write(2, RESTORE_CURSOR)
     if code is not Exit.OK:
         return code
     print(shell_line.command(reply))
