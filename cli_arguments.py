@@ -166,7 +166,7 @@ def check_verb(arguments: Sequence[str]) -> None:
     from difflib import get_close_matches
 
     word = arguments[0].lower()
-    close = get_close_matches(word, sorted(VERBS), 1, 0.8)
+    close = get_close_matches(word, sorted(VERBS), 1, 0.81)  # hello is no shell
     if close and arguments[0] not in VERBS:
         raise usage(
             f"There is no command {arguments[0]!r}. Did you mean `hobnob {close[0]}`? "
